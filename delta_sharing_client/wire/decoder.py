@@ -25,9 +25,6 @@ Decoded: TypeAlias = Protocol | Metadata | FileBlock | EndStreamAction
 
 #: Maximum characters of a token for a page or for fresh URLs, which the client sends back.
 MAX_TOKEN: Final = 64 * 1024
-#: What a line costs besides its bytes, so that endless short lines end too; and what any answer may cost.
-_LINE_COST: Final = 4 * 1024
-_MIN_OTHERS: Final = 1024 * 1024
 
 
 def decode_actions(
@@ -63,34 +60,30 @@ def decode_actions(
     protocol: Protocol | None = None
     files: FileLineDecoder | None = None
     number = 0
-    others = _OtherLines(limit, what)
-    body = Lines(chunks, limit)
-    for block in (blocks := _Blocks(body)):
-        if files is not None and (added := files.decode(block)) is not None:
+    lines = Lines(chunks, what, limit)
+    for part in lines:
+        if files is not None and (added := files.decode(part)) is not None:
             number += len(added)
             yield added
             continue
-        if blocks.split(block):
+        if lines.is_blank(part) or lines.split(part):
             continue
-        for line in body.of(block):
-            number += 1
-            if files is not None and (added := files.decode(line)) is not None:
-                yield added
-                continue
-            if end is not None:
-                raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
-            action = _decode_line(line, files, map(body.of, blocks), what, number)
-            if not isinstance(action, FileBlock):
-                others.add(line)
-            if isinstance(action, EndStreamAction):
-                end, files = action, None
-                _check_end(end, what)
-            elif isinstance(action, Protocol):
-                protocol = _check_format(action, formats, capabilities, what)
-                files = FileLineDecoder(is_delta=protocol.response_format == "delta")
-            elif protocol is None:
-                raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
-            yield action
+        line = lines.single(part)
+        number += 1
+        if end is not None:
+            raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
+        action = _decode_line(line, files, lines, what, number)
+        if not isinstance(action, FileBlock):
+            lines.add_other(line)
+        if isinstance(action, EndStreamAction):
+            end, files = action, None
+            _check_end(end, what)
+        elif isinstance(action, Protocol):
+            protocol = _check_format(action, formats, capabilities, what)
+            files = FileLineDecoder(is_delta=protocol.response_format == "delta")
+        elif protocol is None:
+            raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
+        yield action
     if end is None and capabilities.end_stream_action:
         raise IncompleteResponseError(
             f"{what}: the answer ends after {number} lines without the EndStreamAction that its header promises"
@@ -99,62 +92,7 @@ def decode_actions(
         raise IncompleteResponseError(f"{what}: the answer is empty")
 
 
-class _OtherLines:
-    """Adds the lines of an answer that have no file, which have no end in a hostile answer.
-
-    Args:
-        limit: the maximum bytes of one line.
-        what: the requested object, for messages.
-    """
-
-    def __init__(self, limit: int, what: str) -> None:
-        self._most = max(2 * limit, _MIN_OTHERS)
-        self._cost = 0
-        self._what = what
-
-    def add(self, line: bytes) -> None:
-        """Add a line; raise `ProtocolError` if there are too many."""
-        self._cost += len(line) + _LINE_COST
-        if self._cost > self._most:
-            raise ProtocolError(
-                f"{self._what}: the answer has no end: its lines without a file have more than {self._most:,} "
-                "bytes; TransportOptions.metadata_limit allows half of that for a line"
-            )
-
-
-class _Blocks(Iterator[bytes]):
-    """Blocks of whole lines; one that was not decoded as a whole is split, down to single lines."""
-
-    def __init__(self, body: Lines) -> None:
-        self._blocks = body.blocks()
-        self._parts: list[bytes] = []
-        self._splits = 0
-
-    def __next__(self) -> bytes:
-        if self._parts:
-            return self._parts.pop()
-        self._splits = 0
-        return next(self._blocks)
-
-    def split(self, block: bytes) -> bool:
-        """Yield a block again, in parts; return False for a single line.
-
-        First its first and its last line are split off, because protocol and metadata come first and the end of
-        the answer last; then it is halved.
-        """
-        first, last = block.find(b"\n") + 1, block.rfind(b"\n", 0, -1) + 1
-        if not last:
-            return False
-        self._splits += 1
-        if self._splits > 3:
-            first = last = block.rfind(b"\n", 0, len(block) // 2) + 1 or first
-        self._parts += [part for part in (block[last:], block[first:last], block[:first]) if part]
-        return True
-
-
-def _decode_line(
-    line: bytes, files: FileLineDecoder | None, rest: Iterable[Iterator[bytes]], what: str, number: int
-) -> Decoded:
+def _decode_line(line: bytes, files: FileLineDecoder | None, rest: Lines, what: str, number: int) -> Decoded:
     """Return the action of one line; if a malformed line is the last one, the answer is truncated."""
     try:
         item = parse_object(line)
@@ -163,7 +101,7 @@ def _decode_line(
             raise ProtocolError(
                 f"{what}: line {number} of the answer has two JSON objects instead of one"
             ) from None
-        if not any(True for lines in rest for _ in lines):
+        if all(map(rest.is_blank, rest)):
             raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
         raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
     except RecursionError:

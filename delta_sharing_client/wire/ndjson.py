@@ -17,8 +17,11 @@ MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
 #: The size from which a block of lines is decoded. Each block costs planning with a row filter some 0.3 ms.
 BLOCK: Final = 2 * 1024 * 1024
-#: The additional cost of a blank line in bytes, so that endless blank lines are refused.
+#: What a blank line, and another line without a file, cost besides their bytes, so that endless ones are refused.
 _BLANK_COST: Final = 64
+_LINE_COST: Final = 4 * 1024
+#: What the lines without a file of any answer may cost.
+_MIN_OTHERS: Final = 1024 * 1024
 
 #: Fields without an effect on rows: statistics, and texts for people.
 _LENIENT: Final = frozenset({"stats", "message", "errorMessage", "comment", "description", "displayName"})
@@ -26,35 +29,45 @@ _LENIENT: Final = frozenset({"stats", "message", "errorMessage", "comment", "des
 Json: TypeAlias = dict[str, Any]
 
 
-class Lines:
-    r"""The lines of a body, ended by ``\n`` alone; blank lines are skipped, up to a limit.
+class Lines(Iterator[bytes]):
+    r"""A body in parts of whole lines, ended by ``\n`` alone, of about `BLOCK` bytes; the last may have no end.
+
+    A part that cannot be decoded as a whole is split, down to single lines.
 
     Args:
         chunks: the body, in chunks of any size.
-        max_line: the maximum size of a line in bytes, roughly: `TransportOptions.metadata_limit`.
+        what: the requested object, for messages.
+        limit: the maximum size of a line in bytes, roughly: `TransportOptions.metadata_limit`.
+
+    Raises:
+        ProtocolError: a line is too long, or there are too many lines without a file; raised during iteration too.
     """
 
-    def __init__(self, chunks: Iterable[bytes], max_line: int = MAX_LINE) -> None:
-        self._chunks = chunks
-        self._most = max_line
+    def __init__(self, chunks: Iterable[bytes], what: str, limit: int = MAX_LINE) -> None:
+        self._received = self._blocks(chunks)
+        self._what = what
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._splits = 0
         self._blank = 0
+        self._others = 0
 
-    def blocks(self) -> Iterator[bytes]:
-        """Yield blocks of whole lines, of about `BLOCK` bytes; the last line may have no end.
+    def __next__(self) -> bytes:
+        if self._parts:
+            return self._parts.pop()
+        self._splits = 0
+        return next(self._received)
 
-        Raises:
-            ProtocolError: a line is too long.
-        """
+    def _blocks(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         pending: list[bytes] = []
         received = 0  # bytes in `pending`
         length = 0  # bytes of the line that has not ended yet
-        for chunk in self._chunks:
+        for chunk in chunks:
             pending.append(chunk)
             received += len(chunk)
             end = chunk.rfind(b"\n") + 1
             length = len(chunk) - end if end else length + len(chunk)
-            if length > self._most:
-                raise self._too_long()
+            self._check_length(length)
             if end and received >= BLOCK:
                 pending[-1] = chunk[:end]
                 yield b"".join(pending)
@@ -63,27 +76,52 @@ class Lines:
         if received:
             yield b"".join(pending)
 
-    def of(self, block: bytes) -> Iterator[bytes]:
-        """Yield the lines of a block, without their ends.
+    def split(self, part: bytes) -> bool:
+        """Yield a part again, in smaller parts; return False for a single line.
 
-        Raises:
-            ProtocolError: a line is too long, or there are too many blank lines.
+        First its first and its last line are split off, because protocol and metadata come first and the end of
+        the answer last; then it is halved.
         """
-        for line in block.removesuffix(b"\n").split(b"\n"):
-            if len(line) > self._most:
-                raise self._too_long()
-            if line and not line.isspace():
-                yield line
-                continue
-            self._blank += len(line) + _BLANK_COST
-            if self._blank > self._most:
-                raise ProtocolError("the answer has no end: too many of its lines are blank")
+        first, last = part.find(b"\n") + 1, part.rfind(b"\n", 0, -1) + 1
+        if not last:
+            return False
+        self._splits += 1
+        if self._splits > 3:
+            first = last = part.rfind(b"\n", 0, len(part) // 2) + 1 or first
+        self._parts += [some for some in (part[last:], part[first:last], part[:first]) if some]
+        return True
 
-    def _too_long(self) -> ProtocolError:
-        return ProtocolError(
-            f"the answer has a line of more than the {self._most:,} bytes that "
-            "TransportOptions.metadata_limit allows"
-        )
+    def is_blank(self, part: bytes) -> bool:
+        """Return whether a part has blank lines alone, and add them: endless ones are refused."""
+        if not part.isspace():
+            return False
+        self._blank += len(part) + _BLANK_COST * (part.count(b"\n") or 1)
+        if self._blank > self._limit:
+            raise ProtocolError(f"{self._what}: the answer has no end: too many of its lines are blank")
+        return True
+
+    def single(self, part: bytes) -> bytes:
+        """Return a part that is one line without its end."""
+        line = part.removesuffix(b"\n")
+        self._check_length(len(line))
+        return line
+
+    def add_other(self, line: bytes) -> None:
+        """Add a line that has no file: endless ones are refused."""
+        self._others += len(line) + _LINE_COST
+        most = max(2 * self._limit, _MIN_OTHERS)
+        if self._others > most:
+            raise ProtocolError(
+                f"{self._what}: the answer has no end: its lines without a file have more than {most:,} bytes; "
+                "TransportOptions.metadata_limit allows half of that for a line"
+            )
+
+    def _check_length(self, length: int) -> None:
+        if length > self._limit:
+            raise ProtocolError(
+                f"{self._what}: the answer has a line of more than the {self._limit:,} bytes that "
+                "TransportOptions.metadata_limit allows"
+            )
 
 
 def parse_object(line: bytes) -> Json:

@@ -21,8 +21,8 @@ from delta_sharing_client.wire.ndjson import BLOCK, MAX_DEPTH, Lines, parse_obje
 
 
 def iter_lines(chunks, **options):
-    lines = Lines(chunks, **options)
-    return (line for block in lines.blocks() for line in lines.of(block))
+    lines = Lines(chunks, "table t", **options)
+    return (lines.single(part) for part in lines if not (lines.is_blank(part) or lines.split(part)))
 
 
 class TestLines:
@@ -67,10 +67,10 @@ class TestLines:
         def cut(text):
             return [text[i : i + size] for i in range(0, len(text), size)]
 
-        assert list(iter_lines(cut(b"x" * 10 + b"\n" + b"y" * 10), max_line=10)) == [b"x" * 10, b"y" * 10]
+        assert list(iter_lines(cut(b"x" * 10 + b"\n" + b"y" * 10), limit=10)) == [b"x" * 10, b"y" * 10]
         for text in (b"x" * 11, b"x" * 11 + b"\nok\n", b"ok\n" + b"x" * 11 + b"\n", b"ok\n" + b"x" * 11):
             with pytest.raises(ProtocolError, match="line of more than the 10 bytes"):
-                list(iter_lines(cut(text), max_line=10))
+                list(iter_lines(cut(text), limit=10))
 
     def test_the_bound_stops_an_endless_line_early(self):
         taken = 0
@@ -82,7 +82,7 @@ class TestLines:
                 yield b"x" * 100
 
         with pytest.raises(ProtocolError, match="line of more than the 1,000 bytes"):
-            list(iter_lines(endless(), max_line=1000))
+            list(iter_lines(endless(), limit=1000))
         assert taken <= 11
 
     def test_lines_are_yielded_before_the_body_ends(self):
