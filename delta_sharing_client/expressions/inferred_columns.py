@@ -1,4 +1,4 @@
-"""The columns of a row filter with types inferred from its values, for tables whose schema is not known yet."""
+"""Row filters bound to columns of types that are inferred from their values, for tables of unknown schema."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.expressions.literals import is_null, plain_value
+from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -21,8 +22,8 @@ _MOST: Final = 1_000
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.")
 
 
-def inferred_columns(filters: Filters | None) -> StructType | None:
-    """Return the columns that filters name, with the types that their values are likely to be of.
+def inferred_predicate(filters: Filters | None) -> Predicate | None:
+    """Bind filters to the columns that they name, with the types that their values are likely to be of.
 
     Integers are `long`, texts `string`, texts of dates and dates `date`, floats `double`, booleans `boolean`.
 
@@ -37,15 +38,12 @@ def inferred_columns(filters: Filters | None) -> StructType | None:
             types.setdefault(name, set()).update(
                 _type(value) for value in islice(values, _MOST) if not is_null(value)
             )
-        if not types or any(len(found) != 1 or None in found for found in types.values()):
+        if any(len(found) != 1 or None in found for found in types.values()):
             return None
-        columns = StructType(
-            tuple(StructField(name, PrimitiveType(str(found.pop()))) for name, found in types.items())
-        )
-        bind_filters(filters, columns)
+        columns = (StructField(name, PrimitiveType(str(found.pop()))) for name, found in types.items())
+        return bind_filters(filters, StructType(tuple(columns)))
     except (TypeError, ValueError, LookupError, DeltaSharingError):  # binding it again raises
         return None
-    return columns
 
 
 def _terms(filters: Iterable[Any]) -> Iterator[tuple[str, Iterable[Any]]]:

@@ -13,9 +13,8 @@ from delta_sharing_client.rest.status_errors import error_for
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Attempt, Retrier, parse_http_date
-from delta_sharing_client.wire.answers import Page
+from delta_sharing_client.wire.answers import Answer, AnswerReader, Convert
 from delta_sharing_client.wire.decoder import Decoded, decode_actions, page_token
-from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.ndjson import parse_object
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
@@ -183,40 +182,53 @@ class Caller:
         return (build(item) for page in iter_pages(fetch, resource.what) for item in page)
 
     def all_pages(
-        self, request: R, fetch: Callable[[R, DuplicateFiles], Page[T]], what: str, *, changes: bool
-    ) -> Page[T]:
-        """Return all pages of an answer as one; starts again once if the URLs of the first page expire meanwhile.
+        self,
+        request: R,
+        fetch: Callable[[R, AnswerReader[T, R]], Answer[T, R]],
+        what: str,
+        convert: Convert[T],
+    ) -> Answer[T, R]:
+        """Return all pages of an answer; starts again once if the URLs of the first page expire meanwhile.
 
         Args:
             request: requests the first page.
-            fetch: requests one page and reads it.
+            fetch: requests one page and reads it; returns the answer up to there.
             what: the queried table, for messages.
-            changes: whether the answer lists changes.
+            convert: makes the items of files.
 
         Raises:
             ProtocolError: the answer has no end, or takes longer than its URLs are valid, twice.
         """
         for _ in range(2):
-            duplicates: DuplicateFiles = DuplicateFiles(what, changes=changes)
-
-            def fetch_page(token: str | None, known: DuplicateFiles = duplicates) -> tuple[Page[T], str | None]:
-                page = fetch(request if token is None else request.page(token), known)
-                return page, page.next_token
-
-            pages = iter_pages(fetch_page, what)
-            whole = next(pages)
-            whole.head(what)
-            expires = whole.end.min_url_expiration_timestamp if whole.end is not None else None
-            for page in pages:
-                whole.append(page, what)
-                if expires is not None and (time.time() + self.clock_offset) * 1000 >= expires:
-                    break
-            else:
-                return whole
+            answer = self._pages_in_time(request, fetch, AnswerReader(request, what, convert), what)
+            if answer is not None:
+                return answer
         raise ProtocolError(
             f"{what}: listing the files takes longer than their URLs are valid, twice in a row; read fewer "
             "files at once, or ask the provider for URLs that are valid for longer"
         )
+
+    def _pages_in_time(
+        self,
+        request: R,
+        fetch: Callable[[R, AnswerReader[T, R]], Answer[T, R]],
+        reader: AnswerReader[T, R],
+        what: str,
+    ) -> Answer[T, R] | None:
+        """Return all pages of an answer; None if the URLs of the first page have expired before."""
+
+        def fetch_page(token: str | None) -> tuple[Answer[T, R], str | None]:
+            answer = fetch(request if token is None else request.page(token), reader)
+            return answer, answer.end.next_page_token if answer.end is not None else None
+
+        pages = iter_pages(fetch_page, what)
+        answer = next(pages)
+        expires = answer.end.min_url_expiration_timestamp if answer.end is not None else None
+        for longer in pages:
+            if expires is not None and (time.time() + self.clock_offset) * 1000 >= expires:
+                return None
+            answer = longer
+        return answer
 
 
 def request_headers(

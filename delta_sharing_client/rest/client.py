@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token
@@ -39,15 +39,13 @@ from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Retrier
 from delta_sharing_client.wire.answers import (
     Answer,
+    AnswerReader,
     Convert,
-    Page,
     TableInfo,
     keep_files,
     read_metadata,
-    read_page,
 )
 from delta_sharing_client.wire.decoder import Decoded
-from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.requests import (
     ANY_FORMAT,
     ChangesRequest,
@@ -56,8 +54,6 @@ from delta_sharing_client.wire.requests import (
     check_version,
     format_timestamp,
 )
-from delta_sharing_client.wire.time_travel import check_time_travel
-from delta_sharing_client.wire.view_changes import check_view_changes
 
 T = TypeVar("T")
 ChangeRequest: TypeAlias = ChangesRequest | VersionsRequest
@@ -237,11 +233,7 @@ class RestClient:
         resource = table_resource(table).with_advice(400, snapshot_advice(version, timestamp))
 
         def read(response: Response, actions: Iterator[Decoded]) -> TableInfo:
-            answered, what = version_of(response), resource.what
-            actions = check_time_travel(
-                actions, version=version, timestamp=timestamp, answered=answered, what=what
-            )
-            return read_metadata(actions, version=answered, what=what)
+            return read_metadata(actions, request=request, version=version_of(response), what=resource.what)
 
         with names_checked(self._caller, self.options, resource):
             return self._caller.get_actions(resource.at("metadata"), request, read)
@@ -259,7 +251,8 @@ class RestClient:
             table: the table.
             request: the query.
             convert: called once per page attempt with protocol and metadata; returns the function that converts
-                the files. By default the actions are returned.
+                the files, or None if the answer is of no use: then it is not `complete`. By default the actions
+                are returned.
 
         Raises:
             VersionMismatchError: the answer is for another version or a later time than requested, or the table
@@ -292,48 +285,24 @@ class RestClient:
     def _files(self, table: Table, request: R, convert: Convert[Any], remedy: str | None) -> Answer[Any, R]:
         need_urls(table)
         if request.max_files is None:
-            request = replace(request, max_files=self.options.max_files)
+            request = structs.replace(request, max_files=self.options.max_files)
         resource = table_resource(table).with_advice(400, remedy)
-        what = resource.what
         query = TableQuery(self._caller, resource, self.options)
 
-        changes = not isinstance(request, QueryRequest)
-
-        def fetch(wanted: R, duplicates: DuplicateFiles) -> Page[Any]:
-            def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
-                version, ending_version, of_view = version_of(response), None, False
-                if isinstance(wanted, QueryRequest):
-                    actions = check_time_travel(
-                        actions, version=wanted.version, timestamp=wanted.timestamp, answered=version, what=what
-                    )
-                else:
-                    ending_version = wanted.ending_version
-                    of_view = parse_capabilities(response.headers.get(HEADER)).changes_of_view
-                    if of_view:
-                        actions = check_view_changes(actions, request=wanted, answered=version, what=what)
-                return read_page(
-                    actions,
-                    version=version,
-                    what=what,
-                    convert=convert,
-                    duplicates=duplicates,
-                    changes=changes,
-                    ending_version=ending_version,
-                    of_view=of_view,
-                )
+        def fetch(wanted: R, reader: AnswerReader[Any, R]) -> Answer[Any, R]:
+            def read(response: Response, actions: Iterator[Decoded]) -> Answer[Any, R]:
+                of_view = parse_capabilities(response.headers.get(HEADER)).changes_of_view
+                return reader.read_page(actions, version=version_of(response), of_view=of_view)
 
             if isinstance(wanted, ChangesRequest):
                 return self._caller.get_actions(resource.at("changes"), wanted, read)
             return query.page(wanted, read)
 
         with names_checked(self._caller, self.options, resource):
-            page = self._caller.all_pages(request, fetch, what, changes=changes)
-        protocol, metadata = page.head(what)
+            answer = self._caller.all_pages(request, fetch, resource.what, convert)
         if query.hints_refused and isinstance(request, QueryRequest):
             request = request.without_hints()
-        request = request.in_format(protocol.response_format)
-        history = tuple(page.historical), tuple(page.protocols)
-        return Answer(page.version, protocol, metadata, page.items, page.end, request, *history, page.of_view)
+        return structs.replace(answer, request=request.in_format(answer.protocol.response_format))
 
     def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
         """Return temporary credentials for a table's directory ("temporary-table-credentials").

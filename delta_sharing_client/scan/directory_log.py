@@ -185,7 +185,8 @@ class DirectoryLog:
         self, head: TableInfo, request: Any, files: Iterable[FileAction], convert: Convert[Any]
     ) -> Answer[Any, Any]:
         make = convert(head.protocol, head.metadata)
-        items = [item for _, kind in groupby(files, type) for item in make(FileBlock.of(list(kind)))]
+        blocks = (FileBlock.of(list(kind)) for _, kind in groupby(files, type))
+        items = [] if make is None else [item for block in blocks for item in make(block)]
         return Answer(
             head.version,
             head.protocol,
@@ -194,6 +195,7 @@ class DirectoryLog:
             None,
             request.in_format(head.protocol.response_format),
             source=(self.reader, self.files),
+            complete=make is not None,
         )
 
     def _range(self, copies: LogCopies, request: ChangesRequest | VersionsRequest) -> tuple[int, int]:

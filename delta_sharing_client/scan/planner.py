@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,6 @@ from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.redacted_struct import RedactedStruct
-from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
@@ -32,21 +32,14 @@ from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, Ver
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner
+    from delta_sharing_client.scan.query_hints import Hints
 
 logger = module_logger(__name__)
 
 #: Tables whose metadata is kept in memory.
 _MAX_TABLES: Final = 256
-#: How often a query is sent again with other hints, because the table's metadata has changed.
-_MAX_CHANGES: Final = 3
-
-
-class _OutdatedMetadataError(Exception):
-    """The hints of a query were made of metadata that the table no longer has; `info` is the present one."""
-
-    def __init__(self, info: TableInfo) -> None:
-        super().__init__("the table's metadata has changed")
-        self.info = info
+#: How often a query is sent with hints; the table's metadata may change each time.
+_MAX_HINTED: Final = 3
 
 
 class _KnownTables:
@@ -115,6 +108,55 @@ class Planner(typing.Protocol[Options, Plan]):
         """Return which files to read, and how; fetches none of them."""
 
 
+class _Binding(Struct, frozen=True):
+    """A scan's columns and row filter, bound to the metadata of a table.
+
+    Attributes:
+        protocol, metadata: the table's.
+        spec: what to read of each file.
+        hints: the row filter in the notations of servers; None if there is none.
+    """
+
+    protocol: Protocol
+    metadata: Metadata
+    spec: ReadSpec
+    hints: Hints | None
+
+
+class _Binder:
+    """Binds one scan; metadata that do not change between two answers are bound once.
+
+    Args:
+        options: the scan.
+        what: the table, for messages.
+    """
+
+    def __init__(self, options: ScanOptions, what: str) -> None:
+        self._options = options
+        self._what = what
+        self._binding: _Binding | None = None
+
+    def bind(self, protocol: Protocol, metadata: Metadata) -> _Binding:
+        """Return the binding to the metadata of a table.
+
+        Raises:
+            UnsupportedTableError: the table needs something that this release cannot read.
+            ColumnError, FilterError: the projection or the filter does not fit the table.
+        """
+        last = self._binding
+        if last is None or (last.protocol, last.metadata) != (protocol, metadata):
+            from delta_sharing_client.scan.data_skipping import scan_spec
+
+            spec = scan_spec(self._options, protocol, metadata, self._what)
+            hints = None
+            if self._options.filters:
+                from delta_sharing_client.scan.query_hints import Hints
+
+                hints = Hints.of_table(spec, protocol, metadata)
+            self._binding = last = _Binding(protocol, metadata, spec, hints)
+        return last
+
+
 class ServerPlanner(Struct, frozen=True):
     """Plans scans of a table whose files a sharing server lists ("Read Data from a Table")."""
 
@@ -151,82 +193,91 @@ class ServerPlanner(Struct, frozen=True):
             return self._plan_nothing(options)
         latest = options.version is None and options.timestamp is None
         request = replace(options.request(), include_refresh_token=latest)
-        if not options.filters:
-            if options.limit is not None:
-                return self._plan_first_rows(options, request, options.limit)
-            return self._query(options, request, None)
-        from delta_sharing_client.expressions.inferred_columns import inferred_columns
+        binder = _Binder(options, self._what)
+        if options.filters:
+            return self._plan_filtered(options, request, binder)
+        if options.limit is not None:
+            return self._plan_first_rows(options, request, binder, options.limit)
+        return self._planned(self._query(request, binder), options, binder)
 
-        known: TableInfo | StructType | None = None
+    def _plan_filtered(self, options: ScanOptions, request: QueryRequest, binder: _Binder) -> ScanPlan:
+        """Plan a scan with a row filter; the query is sent again if its answer shows that its hints are wrong."""
+        described = None if options.timestamp is None else self._describe(options)
+        hints = self._expected_hints(options, binder, described)
+        for _ in range(_MAX_HINTED if hints is not None else 0):
+            answer = self._query(request, binder, hints)
+            if answer.complete:
+                break
+            hints = binder.bind(answer.protocol, answer.metadata).hints
+        else:
+            answer = self._query(request, binder)
+        if described is not None:
+            self._check_version(answer.version, described.version, options)
+        return self._planned(answer, options, binder)
+
+    def _expected_hints(self, options: ScanOptions, binder: _Binder, described: TableInfo | None) -> Hints | None:
+        """Return the hints for the first query; None if nothing gives the types of the filter's columns."""
         if options.timestamp is None:
-            known = _known_tables.get(self._key) or inferred_columns(options.filters)
-        described = known or self._describe(options)
-        for _ in range(_MAX_CHANGES):
-            try:
-                plan = self._query(options, request, described)
-            except _OutdatedMetadataError as error:
-                described, known = error.info, None
-            except (ColumnError, FilterError, UnsupportedTableError):
-                if not isinstance(known, TableInfo):
-                    raise  # by the metadata of the answer
-                described, known = self._describe(options), None
-            else:
-                return plan
-        return self._query(options, request, None)
+            from delta_sharing_client.expressions.inferred_columns import inferred_predicate
 
-    def _plan_first_rows(self, options: ScanOptions, request: QueryRequest, limit: int) -> ScanPlan:
+            known = _known_tables.get(self._key)
+            if known is not None:
+                # If the filter does not fit, the table may have changed since.
+                with contextlib.suppress(ColumnError, FilterError, UnsupportedTableError):
+                    return binder.bind(known.protocol, known.metadata).hints
+            elif (inferred := inferred_predicate(options.filters)) is not None:
+                from delta_sharing_client.scan.query_hints import Hints
+
+                return Hints.of_inferred(inferred)
+            described = self._describe(options)
+        return None if described is None else binder.bind(described.protocol, described.metadata).hints
+
+    def _plan_first_rows(
+        self, options: ScanOptions, request: QueryRequest, binder: _Binder, limit: int
+    ) -> ScanPlan:
         """Plan a scan with a limit and without a row filter, before which the server would count rows.
 
         Some servers count the rows that deletion vectors delete, too, and list too few files. Then the files are
         requested once more without the hint.
         """
-        plan = self._query(options, replace(request, limit_hint=min(limit, 2**31 - 1)), None)
+        limited = replace(request, limit_hint=min(limit, 2**31 - 1))
+        plan = self._planned(self._query(limited, binder), options, binder)
         hinted = isinstance(plan.request, QueryRequest) and plan.request.limit_hint is not None  # unless refused
         rows = sum(task.row_count or 0 for task in plan.tasks)
         if not hinted or rows >= limit or not any(task.deletion_vector for task in plan.tasks):
             return plan
-        whole = self._query(options, request, None)
+        whole = self._planned(self._query(request, binder), options, binder)
         rows_before = accumulate((task.row_count or 0 for task in whole.tasks), initial=0)
         pairs = zip(whole.tasks, rows_before, strict=False)
         return replace(whole, tasks=[task for task, _ in takewhile(lambda pair: pair[1] < limit, pairs)])
 
     def _query(
-        self, options: ScanOptions, request: QueryRequest, described: TableInfo | StructType | None
+        self, request: QueryRequest, binder: _Binder, hints: Hints | None = None
+    ) -> Answer[FileScanTask | SkipReason, QueryRequest]:
+        """Request the files, and plan each one; the answer is not complete if its metadata give other hints."""
+
+        def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner | None:
+            from delta_sharing_client.scan.data_skipping import TaskPlanner
+
+            bound = binder.bind(protocol, metadata)
+            outdated = hints is not None and bound.hints is not None and not hints.agree_with(bound.hints)
+            return None if outdated else TaskPlanner(bound.spec)
+
+        return self.rest.query_table(self.table, hints.added_to(request) if hints else request, convert)
+
+    def _planned(
+        self, answer: Answer[FileScanTask | SkipReason, QueryRequest], options: ScanOptions, binder: _Binder
     ) -> ScanPlan:
-        """Request the files, with hints if the metadata of the table, or the types of the columns, are known.
-
-        Raises:
-            _OutdatedMetadataError: the metadata of the answer gives other hints.
-        """
-        sent = request if described is None else self._with_hints(request, options, described)
-        known = described if isinstance(described, TableInfo) else None
-        specs: list[ReadSpec] = []
-
-        def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
-            from delta_sharing_client.scan.data_skipping import TaskPlanner, scan_spec
-
-            if described is not None and (
-                known is None or (protocol, metadata) != (known.protocol, known.metadata)
-            ):
-                info = TableInfo(None, protocol, metadata)
-                if self._with_hints(request, options, info, inferred=known is None) != sent:
-                    raise _OutdatedMetadataError(info)
-            specs.append(scan_spec(options, protocol, metadata, self._what))
-            return TaskPlanner(specs[-1])
-
-        answer: Answer[FileScanTask | SkipReason, QueryRequest] = self.rest.query_table(self.table, sent, convert)
-        if known is not None:
-            self._check_version(answer.version, known.version, options)
-        _known_tables.put(self._key, TableInfo(answer.version, answer.protocol, answer.metadata))
         from delta_sharing_client.scan.data_skipping import split_skipped
 
+        _known_tables.put(self._key, TableInfo(answer.version, answer.protocol, answer.metadata))
         tasks, skipped = split_skipped(answer.items)
         return ScanPlan(
             table=self.table,
             version=answer.version,
             protocol=answer.protocol,
             metadata=answer.metadata,
-            spec=specs[-1],
+            spec=binder.bind(answer.protocol, answer.metadata).spec,
             tasks=tasks,
             skipped=skipped,
             limit=options.limit,
@@ -234,18 +285,6 @@ class ServerPlanner(Struct, frozen=True):
             end=answer.end,
             source=answer.source,
         )
-
-    def _with_hints(
-        self,
-        request: QueryRequest,
-        options: ScanOptions,
-        described: TableInfo | StructType,
-        *,
-        inferred: bool = False,
-    ) -> QueryRequest:
-        from delta_sharing_client.scan.query_hints import with_hints
-
-        return with_hints(request, options, described, self._what, inferred=inferred)
 
     @property
     def _key(self) -> tuple[str, Table]:
@@ -262,14 +301,12 @@ class ServerPlanner(Struct, frozen=True):
 
     def _plan_nothing(self, options: ScanOptions) -> ScanPlan:
         info = self._table_info(options)
-        from delta_sharing_client.scan.data_skipping import scan_spec
-
         return ScanPlan(
             table=self.table,
             version=info.version,
             protocol=info.protocol,
             metadata=info.metadata,
-            spec=scan_spec(options, info.protocol, info.metadata, self._what),
+            spec=_Binder(options, self._what).bind(info.protocol, info.metadata).spec,
             tasks=(),
             skipped={},
             limit=0,

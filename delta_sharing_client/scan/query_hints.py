@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import (
     HintColumns,
     json_hint,
@@ -12,48 +12,47 @@ from delta_sharing_client.expressions.hints import (
     sql_hints,
     with_long_integers,
 )
-from delta_sharing_client.expressions.predicates import is_float
+from delta_sharing_client.expressions.predicates import Predicate, columns_of, is_float
+from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.schema import StructType
-from delta_sharing_client.scan.data_skipping import scan_spec
-from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.wire.answers import TableInfo
+from delta_sharing_client.parquet.tasks import ReadSpec
 from delta_sharing_client.wire.requests import QueryRequest
 
 
-def with_hints(
-    request: QueryRequest,
-    options: ScanOptions,
-    described: TableInfo | StructType,
-    what: str,
-    *,
-    inferred: bool = False,
-) -> QueryRequest:
-    """Return the request with the row filter as hints for the server.
+class Hints(Struct, frozen=True):
+    """A row filter in the notations of servers.
 
-    Args:
-        request: the query.
-        options: have the row filter.
-        described: the table, or inferred columns of the filter.
-        what: the table, for messages.
-        inferred: return the hints in the form of those for inferred columns.
+    Attributes:
+        json: the JSON predicate; None if no part of the filter can be sent.
+        sql: the comparisons in SQL.
+        inferred: whether the types of the columns were inferred from the filter's values.
     """
-    if isinstance(described, StructType):
-        inferred, older = True, False
-        predicate = bind_filters(options.filters or (), described)
-        # Tables are hardly ever partitioned by floating-point columns, whose hints have another form then.
-        likely = [column.name for column in described.fields if not is_float(column.type)]
-        columns = HintColumns.of(described, likely)
-    else:
-        spec = scan_spec(options, described.protocol, described.metadata, what)
-        predicate, metadata = spec.predicate, described.metadata
+
+    json: str | None
+    sql: tuple[str, ...] = ()
+    inferred: bool = False
+
+    @classmethod
+    def of_table(cls, spec: ReadSpec, protocol: Protocol, metadata: Metadata) -> Hints:
+        """Return the hints for a filter that is bound to a table."""
         columns = HintColumns.of(metadata.schema, metadata.partition_columns, spec.mapping)
         # Servers that read a table with such features know the newer notation, and some refuse the older one.
-        older = not inferred and not described.protocol.required_features
-    hint = json_hint(predicate, columns)
-    return replace(
-        request,
-        json_predicate_hints=merge_json_hints(
-            options.json_predicate_hints, with_long_integers(hint) if inferred else hint
-        ),
-        predicate_hints=sql_hints(predicate, columns) if older else (),
-    )
+        sql = () if protocol.required_features else sql_hints(spec.predicate, columns)
+        return cls(json_hint(spec.predicate, columns), sql)
+
+    @classmethod
+    def of_inferred(cls, predicate: Predicate) -> Hints:
+        """Return the hints for a filter that is bound to columns of inferred types."""
+        schema = StructType(tuple(dict.fromkeys(columns_of(predicate))))
+        # Tables are hardly ever partitioned by floating-point columns, whose hints have another form then.
+        likely = [column.name for column in schema.fields if not is_float(column.type)]
+        return cls(with_long_integers(json_hint(predicate, HintColumns.of(schema, likely))), inferred=True)
+
+    def agree_with(self, right: Hints) -> bool:
+        """Return whether these hints are the right ones; inferred ones have no SQL, and one type of integers."""
+        return self.json == with_long_integers(right.json) if self.inferred else self == right
+
+    def added_to(self, request: QueryRequest) -> QueryRequest:
+        """Return a request with these hints beside its own."""
+        json = merge_json_hints(request.json_predicate_hints, self.json)
+        return replace(request, json_predicate_hints=json, predicate_hints=self.sql)

@@ -5,12 +5,11 @@ Files are converted block by block as they are decoded, so that memory holds onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-import msgspec
-from msgspec import Struct
+from msgspec import structs
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
 from delta_sharing_client.model.actions import (
@@ -26,7 +25,9 @@ from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.file_block import FileBlock
-from delta_sharing_client.wire.requests import AnyRequest
+from delta_sharing_client.wire.requests import AnyRequest, QueryRequest
+from delta_sharing_client.wire.time_travel import check_time_travel
+from delta_sharing_client.wire.view_changes import check_view_changes
 
 T = TypeVar("T")
 
@@ -35,8 +36,8 @@ MAX_OTHERS: Final = 1_000_000
 
 
 #: Called once per page, as soon as its protocol and metadata are known. Returns the function that converts files
-#: to items; it may drop files.
-Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileBlock], list[T]]]
+#: to items, which may drop files; None if the answer is of no use, which ends the reading.
+Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileBlock], list[T]] | None]
 
 
 class TableInfo(RedactedStruct, frozen=True):
@@ -65,6 +66,7 @@ class Answer(TableInfo, Generic[T, AnyRequest], frozen=True):
         protocols: the protocols of later versions of changes that changed it.
         of_view: whether the changes are those of a view; its files have no versions.
         source: the reader of the files and what renews their URLs, if the URLs are not pre-signed.
+        complete: False if `Convert` refused the answer, which then has no items.
     """
 
     redacted_fields: ClassVar = frozenset({"items", "request", "source"})
@@ -76,6 +78,7 @@ class Answer(TableInfo, Generic[T, AnyRequest], frozen=True):
     protocols: tuple[Protocol, ...] = ()
     of_view: bool = False
     source: Any = None
+    complete: bool = True
 
 
 def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileAction]]:
@@ -88,167 +91,179 @@ def keep_blocks(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock],
     return lambda files: [files]
 
 
-class Page(Struct, Generic[T]):
-    """One page of an answer, read to its end; the first one grows into the whole (see `Answer`).
+class AnswerReader(Generic[T, AnyRequest]):
+    """Reads an answer to /query or /changes, page by page.
 
-    A later page without files has neither protocol nor metadata.
-    """
-
-    version: int | None
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
-    items: list[T] = msgspec.field(default_factory=list)
-    end: EndStreamAction | None = None
-    historical: list[Metadata] = msgspec.field(default_factory=list)
-    protocols: list[Protocol] = msgspec.field(default_factory=list)
-    of_view: bool = False
-    _by_version: dict[tuple[str, int], Metadata | Protocol] = msgspec.field(default_factory=dict)
-
-    @property
-    def next_token(self) -> str | None:
-        """The token of the page after this one; None at the end."""
-        return self.end.next_page_token if self.end is not None else None
-
-    def head(self, what: str) -> tuple[Protocol, Metadata]:
-        """Return protocol and metadata; raise `ProtocolError` if one is missing."""
-        if self.protocol is None or self.metadata is None:
-            missing = "protocol" if self.protocol is None else "metadata"
-            raise ProtocolError(f"{what}: the answer has no {missing} line")
-        return self.protocol, self.metadata
-
-    def add_protocol(self, protocol: Protocol, what: str, *, changes: bool) -> None:
-        """Add a protocol line; in changes, one after the metadata is that of a later version."""
-        if changes:
-            self._check_version(protocol, what)
-        if changes and self.metadata is not None:
-            self.protocols.append(protocol)
-        elif self.protocol in (None, protocol):
-            self.protocol = protocol
-        else:
-            raise ProtocolError(f"{what}: the answer has two different protocol lines")
-
-    def add_metadata(self, metadata: Metadata, what: str, *, changes: bool) -> None:
-        """Add a metadata line; in changes, a second one is that of a later version."""
-        if self.protocol is None:
-            raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
-        if changes:
-            self._check_version(metadata, what)
-        if self.metadata is None:
-            self.metadata = metadata
-        elif changes:
-            self.historical.append(metadata)
-        elif metadata != self.metadata:
-            raise ProtocolError(f"{what}: the answer has two different metadata lines")
-
-    def _check_version(self, action: Metadata | Protocol, what: str) -> None:
-        """Raise if a version has another metadata or protocol already; totals of files do not count."""
-        if action.version is None:
-            return
-        part, compared = "protocol", action
-        if isinstance(action, Metadata):
-            part, compared = "metadata", replace(action, size=None, num_files=None)
-        if self._by_version.setdefault((part, action.version), compared) != compared:
-            raise ProtocolError(f"{what}: the answer has two different {part} lines for version {action.version}")
-
-    def append(self, page: Page[T], what: str) -> None:
-        """Add a following page; raise if it is of another table version, or has another protocol or metadata."""
-        if None not in (self.version, page.version) and page.version != self.version:
-            raise VersionMismatchError(
-                f"{what}: the table moved from version {self.version} to {page.version} between two pages of "
-                "the answer; run the query again, or pin its version",
-                expected=self.version,
-                actual=page.version,
-            )
-        if page.of_view != self.of_view:
-            raise ProtocolError(f"{what}: only some pages of the answer are marked as the changes of a view")
-        if page.protocol not in (None, self.protocol) or page.metadata not in (None, self.metadata):
-            part = "metadata" if page.protocol in (None, self.protocol) else "protocol"
-            raise ProtocolError(f"{what}: the table's {part} changed between two pages of the answer")
-        self.items.extend(page.items)
-        for action in page._by_version.values():
-            self._check_version(action, what)
-        self.historical += [item for item in page.historical if item not in self.historical]
-        self.protocols += [item for item in page.protocols if item not in self.protocols]
-        ends = [end for end in (self.end, page.end) if end is not None]
-        expiries = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp]
-        self.end = EndStreamAction(
-            refresh_token=self.end.refresh_token if self.end else None,
-            next_page_token=page.next_token,
-            min_url_expiration_timestamp=min(expiries, default=None),
-        )
-
-
-def read_page(
-    actions: Iterable[Decoded],
-    *,
-    version: int | None,
-    what: str,
-    convert: Convert[T],
-    duplicates: DuplicateFiles,
-    changes: bool = False,
-    ending_version: int | None = None,
-    of_view: bool = False,
-) -> Page[T]:
-    """Read one page of an answer to /query or /changes to its end.
+    An attempt to read a page that fails leaves nothing behind, so that the page can be requested again.
 
     Args:
-        actions: the page's actions, as `decode_actions` yields them.
-        version: its `Delta-Table-Version`.
+        request: requests the first page.
         what: the requested object, for messages.
         convert: makes the items of files.
-        duplicates: the files of the pages before.
-        changes: whether changes were requested; a snapshot has only added files.
-        ending_version: the last version; files of later versions are dropped.
-        of_view: whether the changes are those of a view.
-
-    Raises:
-        ProtocolError: an action has no place in the answer.
     """
-    page: Page[T] = Page(version, of_view=of_view)
-    duplicates.begin_page()
-    make: Callable[[FileBlock], list[T]] | None = None
-    others = 0
-    for action in actions:
-        if isinstance(action, FileBlock):
-            if make is None:
-                raise ProtocolError(f"{what}: the answer has a file before its metadata line")
-            if not changes and action.kind is not AddFile:
-                raise ProtocolError(f"{what}: the answer has a {_NAMES[action.kind]} in a snapshot")
-            new = duplicates.new_files(action if ending_version is None else _up_to(ending_version, action))
-            page.items += make(new)
-            others += len(action) - len(new)
+
+    def __init__(self, request: AnyRequest, what: str, convert: Convert[T]) -> None:
+        self._request = request
+        self._what = what
+        self._convert = convert
+        self._changes = not isinstance(request, QueryRequest)
+        self._duplicates = DuplicateFiles(what, changes=self._changes)
+        self._answer: Answer[T, AnyRequest] | None = None
+
+    def read_page(
+        self, actions: Iterator[Decoded], *, version: int | None, of_view: bool = False
+    ) -> Answer[T, AnyRequest]:
+        """Read the next page to its end; return the answer up to there.
+
+        A page that `convert` refuses is not read further; its head is returned, as an answer that is not
+        `complete`.
+
+        Args:
+            actions: the page's actions, as `decode_actions` yields them.
+            version: its `Delta-Table-Version`.
+            of_view: whether it is marked as the changes of a view.
+
+        Raises:
+            VersionMismatchError: the page is for another version or a later time than requested, or for another
+                version than the pages before.
+            ViewChangesError: the answer lists the changes of a view, and the request needs versions.
+            ProtocolError: an action has no place in the page.
+        """
+        what, request = self._what, self._request
+        if isinstance(request, QueryRequest):
+            actions = check_time_travel(actions, request=request, answered=version, what=what)
+        elif of_view:
+            actions = check_view_changes(actions, request=request, answered=version, what=what)
+        self._duplicates.begin_page()
+        protocols: list[Protocol] = []
+        metadata: list[Metadata] = []
+        items: list[T] = []
+        end: EndStreamAction | None = None
+        make: Callable[[FileBlock], list[T]] | None = None
+        others = 0
+        for action in actions:
+            if isinstance(action, FileBlock):
+                if make is None:
+                    raise ProtocolError(f"{what}: the answer has a file before its metadata line")
+                new = self._new_files(action)
+                items += make(new)
+                others += len(action) - len(new)
+            else:
+                others += 1
+            if others > MAX_OTHERS:
+                raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
+            if isinstance(action, EndStreamAction):
+                end = action
+            elif isinstance(action, Protocol):
+                self._add_protocol(action, protocols, metadata)
+            elif isinstance(action, Metadata):
+                self._add_metadata(action, protocols, metadata)
+                if make is None:
+                    make = self._convert(protocols[0], metadata[0])
+                if make is None:
+                    return Answer(version, protocols[0], metadata[0], [], None, request, complete=False)
+        before = self._answer
+        if before is not None:
+            answer = self._joined(before, version, protocols, metadata, end, of_view)
+        elif protocols and metadata:
+            later = tuple(metadata[1:]), tuple(protocols[1:])
+            answer = Answer(version, protocols[0], metadata[0], items, end, request, *later, of_view)
+        elif metadata or end:
+            raise ProtocolError(f"{what}: the answer has no {'metadata' if protocols else 'protocol'} line")
         else:
-            others += 1
-        if others > MAX_OTHERS:
-            raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
-        if isinstance(action, EndStreamAction):
-            page.end = action
-        elif isinstance(action, Protocol):
-            page.add_protocol(action, what, changes=changes)
-        elif isinstance(action, Metadata):
-            page.add_metadata(action, what, changes=changes)
-            if make is None:
-                make = convert(*page.head(what))
-    duplicates.commit_page()
-    return page
+            raise IncompleteResponseError(f"{what}: the answer ends before its metadata line")
+        if self._changes:
+            self._check_versions((answer.protocol, *answer.protocols, answer.metadata, *answer.historical))
+        if before is not None:
+            before.items.extend(items)
+        self._duplicates.commit_page()
+        self._answer = answer
+        return answer
 
+    def _new_files(self, files: FileBlock) -> FileBlock:
+        """Return the files of the requested versions that were not listed before."""
+        if not self._changes and files.kind is not AddFile:
+            raise ProtocolError(f"{self._what}: the answer has a {_NAMES[files.kind]} in a snapshot")
+        last: int | None = getattr(self._request, "ending_version", None)
+        if last is not None:
+            wanted = [n for n, version in enumerate(files.versions) if version is None or version <= last]
+            files = files.take(wanted)
+        return self._duplicates.new_files(files)
 
-def _up_to(version: int, files: FileBlock) -> FileBlock:
-    return files.take([n for n, known in enumerate(files.versions) if known is None or known <= version])
+    def _add_protocol(self, protocol: Protocol, protocols: list[Protocol], metadata: list[Metadata]) -> None:
+        """Add a protocol line; in changes, one after the metadata is that of a later version."""
+        if not protocols or (self._changes and metadata):
+            protocols.append(protocol)
+        elif protocol != protocols[0]:
+            raise ProtocolError(f"{self._what}: the answer has two different protocol lines")
+
+    def _add_metadata(self, item: Metadata, protocols: list[Protocol], metadata: list[Metadata]) -> None:
+        """Add a metadata line; in changes, a second one is that of a later version."""
+        if not protocols:
+            raise ProtocolError(f"{self._what}: the answer has a metadata line before its protocol line")
+        if not metadata or self._changes:
+            metadata.append(item)
+        elif item != metadata[0]:
+            raise ProtocolError(f"{self._what}: the answer has two different metadata lines")
+
+    def _check_versions(self, heads: Iterable[Protocol | Metadata]) -> None:
+        """Raise if a version has two different metadata or protocols; totals of files do not count."""
+        known: dict[tuple[str, int], Protocol | Metadata] = {}
+        for head in heads:
+            part = "metadata" if isinstance(head, Metadata) else "protocol"
+            compared = replace(head, size=None, num_files=None) if isinstance(head, Metadata) else head
+            if head.version is not None and known.setdefault((part, head.version), compared) != compared:
+                raise ProtocolError(
+                    f"{self._what}: the answer has two different {part} lines for version {head.version}"
+                )
+
+    def _joined(
+        self,
+        before: Answer[T, AnyRequest],
+        version: int | None,
+        protocols: list[Protocol],
+        metadata: list[Metadata],
+        end: EndStreamAction | None,
+        of_view: bool,
+    ) -> Answer[T, AnyRequest]:
+        """Return the answer with a following page; a page without files may have no protocol and metadata."""
+        what = self._what
+        if None not in (before.version, version) and version != before.version:
+            raise VersionMismatchError(
+                f"{what}: the table moved from version {before.version} to {version} between two pages of "
+                "the answer; run the query again, or pin its version",
+                expected=before.version,
+                actual=version,
+            )
+        if of_view != before.of_view:
+            raise ProtocolError(f"{what}: only some pages of the answer are marked as the changes of a view")
+        changed = "protocol" if protocols and protocols[0] != before.protocol else None
+        changed = changed or ("metadata" if metadata and metadata[0] != before.metadata else None)
+        if changed is not None:
+            raise ProtocolError(f"{what}: the table's {changed} changed between two pages of the answer")
+        ends = [each for each in (before.end, end) if each is not None]
+        expiries = [each.min_url_expiration_timestamp for each in ends if each.min_url_expiration_timestamp]
+        return structs.replace(
+            before,
+            end=EndStreamAction(
+                refresh_token=before.end.refresh_token if before.end else None,
+                next_page_token=end.next_page_token if end else None,
+                min_url_expiration_timestamp=min(expiries, default=None),
+            ),
+            historical=(*before.historical, *(item for item in metadata[1:] if item not in before.historical)),
+            protocols=(*before.protocols, *(item for item in protocols[1:] if item not in before.protocols)),
+        )
 
 
 _NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}
 
 
-def read_metadata(actions: Iterable[Decoded], *, version: int | None, what: str) -> TableInfo:
-    """Read an answer to /metadata to its end; raise `ProtocolError` if it is incomplete or has a file."""
-    page: Page[None] = read_page(
-        actions, version=version, what=what, convert=_no_files, duplicates=DuplicateFiles(what, changes=False)
-    )
-    if page.metadata is None and page.end is None:
-        raise IncompleteResponseError(f"{what}: the answer ends before its metadata line")
-    protocol, metadata = page.head(what)
-    return TableInfo(version, protocol, metadata)
+def read_metadata(
+    actions: Iterator[Decoded], *, request: QueryRequest, version: int | None, what: str
+) -> TableInfo:
+    """Read an answer to /metadata to its end; raises as `AnswerReader.read_page`, and if the answer has a file."""
+    answer: Answer[None, QueryRequest] = AnswerReader(request, what, _no_files).read_page(actions, version=version)
+    return TableInfo(version, answer.protocol, answer.metadata)
 
 
 def _no_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[None]]:

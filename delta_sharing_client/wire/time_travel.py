@@ -18,26 +18,20 @@ from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.file_block import FileBlock
-from delta_sharing_client.wire.requests import Timestamp, wire_timestamp
+from delta_sharing_client.wire.requests import QueryRequest, wire_timestamp
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def check_time_travel(
-    actions: Iterator[Decoded],
-    *,
-    version: int | None,
-    timestamp: Timestamp | None,
-    answered: int | None,
-    what: str,
+    actions: Iterator[Decoded], *, request: QueryRequest, answered: int | None, what: str
 ) -> Iterator[Decoded]:
     """Return the actions of an answer, with a check of each.
 
     Args:
         actions: the actions.
-        version: the requested version.
-        timestamp: the requested time.
+        request: requested a version, a time or the latest version.
         answered: the version in the answer's header.
         what: the table, for messages.
 
@@ -45,6 +39,7 @@ def check_time_travel(
         VersionMismatchError: the answer is for another version, or for a version that is newer than the time;
             raised here or during iteration.
     """
+    version, timestamp = request.version, request.timestamp
     if version is not None and answered not in (None, version):
         raise VersionMismatchError(
             f"{what}: requested version {version}, the server answered for version {answered}",

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from delta_sharing_client.errors import ProtocolError, ViewChangesError
 from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.file_block import FileBlock
-from delta_sharing_client.wire.requests import ChangesRequest, VersionsRequest
+from delta_sharing_client.wire.requests import ChangesRequest, Request
 
 
 def check_view_changes(
-    actions: Iterator[Decoded], *, request: ChangesRequest | VersionsRequest, answered: int | None, what: str
+    actions: Iterator[Decoded], *, request: Request, answered: int | None, what: str
 ) -> Iterator[Decoded]:
     """Return the actions of an answer, with a check of each.
 

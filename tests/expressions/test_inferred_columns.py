@@ -8,12 +8,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from delta_sharing_client.expressions.inferred_columns import inferred_columns
+from delta_sharing_client.expressions.inferred_columns import inferred_predicate
+from delta_sharing_client.expressions.predicates import columns_of
 
 
 def types(filters):
-    columns = inferred_columns(filters)
-    return None if columns is None else {column.name: column.type.name for column in columns.fields}
+    predicate = inferred_predicate(filters)
+    return None if predicate is None else {column.name: column.type.name for column in columns_of(predicate)}
 
 
 @pytest.mark.parametrize(

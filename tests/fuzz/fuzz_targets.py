@@ -27,9 +27,9 @@ from delta_sharing_client.scan.url_renewal import _SignedUrls
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.retry import RetryLater
-from delta_sharing_client.wire.answers import read_page
+from delta_sharing_client.wire.answers import AnswerReader
 from delta_sharing_client.wire.decoder import decode_actions
-from delta_sharing_client.wire.duplicate_files import DuplicateFiles
+from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 
 SIGNATURE = "canary-signature-0f5b"
 SIGNED_URL = SecretUrl(f"https://store.example/f?expires=1999999999&sig={SIGNATURE}")
@@ -49,14 +49,9 @@ def ndjson(data: bytes) -> bool:
             capabilities=ResponseCapabilities(None, with_end),
             what="table t",
         )
-        page = read_page(
-            actions,
-            version=1,
-            what="table t",
-            convert=_to_tasks if mode & 32 else _SignedUrls(),
-            duplicates=DuplicateFiles("table t", changes=changes),
-            changes=changes,
-        )
+        request = VersionsRequest(starting_version=0) if changes else QueryRequest()
+        reader = AnswerReader(request, "table t", _to_tasks if mode & 32 else _SignedUrls())
+        page = reader.read_page(actions, version=1)
     except DeltaSharingError as error:
         _is_short(error)
         return False

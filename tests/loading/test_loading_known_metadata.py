@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -15,7 +16,9 @@ import pytest
 from loading_tables import File, column, write_table
 
 from delta_sharing_client import SharingClient, load_as_arrow
+from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.scan import planner
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
 
 FILTER = "p >= '2' AND id < 25"
@@ -130,6 +133,19 @@ def test_a_scan_without_a_filter_makes_the_metadata_known(server: SharingServer)
     assert listings(server) == ["query"]
 
 
+def test_metadata_that_do_not_change_are_bound_once() -> None:
+    binder = planner._Binder(ScanOptions(filters=[("id", ">", 1)]), "table s.s.t")
+    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "n")]
+    schemas = [json.dumps({"type": "struct", "fields": fields[: count + 1]}) for count in range(2)]
+    known, same, changed = (
+        binder.bind(Protocol(1), Metadata("m", schemas[count], partition_columns=("id",))) for count in (0, 0, 1)
+    )
+    assert same is known
+    assert changed is not known
+    assert known.hints is not None
+    assert changed.hints == known.hints
+
+
 class TestInferredTypes:
     """The first query of a table has hints of the types that the filter's values are likely to be of."""
 
@@ -242,6 +258,17 @@ class TestInferredTypes:
             with pytest.raises(ValueError, match=filters[0][0]):
                 self.found(server, filters)
             assert listings(server) == ["query"]
+
+    def test_errors_of_the_filter_take_one_request_after_the_table_has_changed(
+        self, server: SharingServer, tmp_path: Path
+    ) -> None:
+        assert self.found(server, [("n", "=", 2)]) == [2]
+        shutil.rmtree(tmp_path / "t")
+        write_table(tmp_path / "t", [column("id", "long")], [File(rows=rows(0), name="a.parquet")])
+        server.reset_requests()
+        with pytest.raises(ValueError, match="'n'"):
+            self.found(server, [("n", "=", 2)])
+        assert listings(server) == ["query"]
 
     @pytest.mark.parametrize(
         "filters", [[("p", "=", 1)], [("none", "=", 1)], [("d", "=", "2024-13-01")], [("p", "like", "x")]], ids=str

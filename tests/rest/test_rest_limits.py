@@ -14,10 +14,9 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.wire.answers import read_page
+from delta_sharing_client.wire.answers import AnswerReader
 from delta_sharing_client.wire.decoder import MAX_TOKEN, decode_actions
-from delta_sharing_client.wire.duplicate_files import DuplicateFiles
-from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 CAPABILITIES = ResponseCapabilities()
 TABLE = Table("t", "share", "schema")
@@ -79,15 +78,9 @@ def test_endless_lines_without_a_file_end(line, changes, padding):
     actions = decode_actions(
         endless(), formats=("parquet",), capabilities=CAPABILITIES, what="t", limit=4 * 1024 * 1024
     )
+    request = VersionsRequest(starting_version=0) if changes else QueryRequest()
     with pytest.raises(ProtocolError, match=r"has no end: its lines without a file .*metadata_limit"):
-        read_page(
-            actions,
-            version=0,
-            what="t",
-            convert=lambda *_: list,
-            duplicates=DuplicateFiles("t", changes=changes),
-            changes=changes,
-        )
+        AnswerReader(request, "t", lambda *_: list).read_page(actions, version=0)
     assert read < 16 * 1024 * 1024
 
 

@@ -41,9 +41,9 @@ from delta_sharing_client.model.actions import (
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.wire.answers import keep_files, read_page
+from delta_sharing_client.wire.answers import AnswerReader, keep_files
 from delta_sharing_client.wire.decoder import decode_actions
-from delta_sharing_client.wire.duplicate_files import DuplicateFiles
+from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 
 PROMISED = ResponseCapabilities(None, True)
 
@@ -441,10 +441,13 @@ class TestTwoInOneVersion:
     """Of a version there is one metadata and one protocol, in changes too."""
 
     @staticmethod
-    def read(*lines, changes=True):
-        actions = decode_actions([body(*lines)], formats=BOTH, capabilities=NOTHING, what="t")
-        duplicates = DuplicateFiles("t", changes=changes)
-        return read_page(actions, version=1, what="t", convert=keep_files, duplicates=duplicates, changes=changes)
+    def read(*pages, changes=True):
+        request = VersionsRequest(starting_version=0) if changes else QueryRequest()
+        reader = AnswerReader(request, "t", keep_files)
+        for lines in pages:
+            actions = decode_actions([body(*lines)], formats=BOTH, capabilities=NOTHING, what="t")
+            answer = reader.read_page(actions, version=1)
+        return answer
 
     @staticmethod
     def metadata(version, **fields):
@@ -454,21 +457,21 @@ class TestTwoInOneVersion:
         first, other = self.metadata(1, size=9, numFiles=1), self.metadata(1, id="m2")
         for lines in ([first, other], [self.metadata(0), first, other]):
             with pytest.raises(ProtocolError, match="two different metadata lines for version 1"):
-                self.read(PROTOCOL, *lines)
+                self.read([PROTOCOL, *lines])
         with pytest.raises(ProtocolError, match="two different metadata lines"):
-            self.read(PROTOCOL, first, other, changes=False)
+            self.read([PROTOCOL, first, other], changes=False)
         again, later = self.metadata(1), self.metadata(2, id="m2")
-        assert [item.version for item in self.read(PROTOCOL, first, again, later).historical] == [1, 2]
+        assert [item.version for item in self.read([PROTOCOL, first, again, later]).historical] == [1, 2]
 
     def test_two_pages(self):
-        first = self.read(PROTOCOL, self.metadata(1), self.metadata(2))
+        pages = [[PROTOCOL, self.metadata(1), self.metadata(2, id=name)] for name in ("m1", "m2")]
         with pytest.raises(ProtocolError, match="two different metadata lines for version 2"):
-            first.append(self.read(PROTOCOL, self.metadata(1), self.metadata(2, id="m2")), "t")
+            self.read(*pages)
 
     def test_two_different_protocols(self):
         def protocol(version, reader):
             return {"protocol": {"version": version, "deltaProtocol": {"minReaderVersion": reader}}}
 
         with pytest.raises(ProtocolError, match="two different protocol lines for version 3"):
-            self.read(DELTA_PROTOCOL, DELTA_METADATA, protocol(3, 1), protocol(3, 2))
-        assert len(self.read(DELTA_PROTOCOL, DELTA_METADATA, protocol(3, 1), protocol(4, 2)).protocols) == 2
+            self.read([DELTA_PROTOCOL, DELTA_METADATA, protocol(3, 1), protocol(3, 2)])
+        assert len(self.read([DELTA_PROTOCOL, DELTA_METADATA, protocol(3, 1), protocol(4, 2)]).protocols) == 2

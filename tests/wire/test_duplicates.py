@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.wire.answers import keep_files, read_page
+from delta_sharing_client.wire.answers import AnswerReader, keep_files
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.file_block import FileBlock
+from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 
 HEAD: list[Any] = [Protocol(1), Metadata("m", "{}")]
 
@@ -26,14 +27,12 @@ def file(number: int, **more: Any) -> AddFile:
 
 def listed(*pages: list[Any], changes: bool = False) -> list[Any]:
     """Read pages of files; a list of files is one block."""
-    duplicates = DuplicateFiles("table t", changes=changes)
+    request = VersionsRequest(starting_version=0) if changes else QueryRequest()
+    reader: AnswerReader[Any, Any] = AnswerReader(request, "table t", keep_files)
     items: list[Any] = []
     for page in pages:
         actions = [FileBlock.of(part if isinstance(part, list) else [part]) for part in page if part != []]
-        read = read_page(
-            HEAD + actions, version=1, what="table t", convert=keep_files, duplicates=duplicates, changes=changes
-        )
-        items += read.items
+        items = reader.read_page(iter(HEAD + actions), version=1).items
     return items
 
 
@@ -74,12 +73,10 @@ def test_different_duplicates_raise(changed: dict[str, Any], apart: str) -> None
 
 
 def test_files_of_a_failed_attempt_are_forgotten() -> None:
-    duplicates = DuplicateFiles("table t", changes=False)
+    reader: AnswerReader[Any, Any] = AnswerReader(QueryRequest(), "table t", keep_files)
 
     def attempt(*actions: Any) -> Any:
-        return read_page(
-            [*HEAD, *actions], version=1, what="table t", convert=keep_files, duplicates=duplicates
-        ).items
+        return reader.read_page(iter([*HEAD, *actions]), version=1).items
 
     with pytest.raises(ProtocolError, match="a change data file in a snapshot"):
         attempt(FileBlock.of([file(1), file(2)]), FileBlock.of([CdcFile(SecretUrl("u"), "c", {}, 1)]))
@@ -106,12 +103,8 @@ def test_in_changes_a_file_may_come_again_in_another_version() -> None:
 
 def test_a_file_before_the_metadata_raises() -> None:
     with pytest.raises(ProtocolError, match="a file before its metadata line"):
-        read_page(
-            [HEAD[0], FileBlock.of([file(1)])],
-            version=1,
-            what="t",
-            convert=keep_files,
-            duplicates=DuplicateFiles("t", changes=False),
+        AnswerReader(QueryRequest(), "t", keep_files).read_page(
+            iter([HEAD[0], FileBlock.of([file(1)])]), version=1
         )
 
 
