@@ -38,7 +38,9 @@ class TablePlanner(Struct, frozen=True):
         """Plan a scan.
 
         Raises:
-            DirectoryAccessError: the directory cannot be read.
+            DirectoryAccessError: the directory cannot be read, or names files that no credentials open.
+            VersionNotFoundError: the directory does not have that version (any more).
+            DeltaLogError: the log in the directory is damaged.
             DeltaSharingError: as `ServerPlanner.plan`.
         """
         if offers_directory_alone(self.table.access_modes):
@@ -55,10 +57,21 @@ class TablePlanner(Struct, frozen=True):
         return self._plan_directory(found, options)
 
     def _plan_directory(self, table: Table, options: ScanOptions) -> ScanPlan:
+        """Plan a scan by the log in the table's directory, with temporary credentials of the server."""
         # Few tables are offered by their directory; the imports take as long as a request.
-        from delta_sharing_client.scan.directory_planner import DirectoryPlanner
+        from delta_sharing_client.scan.directory_log import DirectoryLog
+        from delta_sharing_client.scan.log_planner import LogPlanner
 
-        return DirectoryPlanner(self.rest, table).plan(options)
+        log = DirectoryLog(self.rest, table)
+        snapshot = log.snapshot(options.version, options.timestamp, options.on_future)
+        planner = LogPlanner(
+            table=table,
+            what=log.what,
+            snapshot=snapshot,
+            files=lambda: log.located(snapshot.files_as_written),
+            source=(log.reader, log.files),
+        )
+        return planner.plan(options)
 
 
 def described(rest: RestClient, table: Table) -> Table | None:

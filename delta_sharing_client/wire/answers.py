@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
 from delta_sharing_client.model.actions import (
@@ -129,56 +129,48 @@ class AnswerReader(Generic[T, AnyRequest]):
             ViewChangesError: the answer lists the changes of a view, and the request needs versions.
             ProtocolError: an action has no place in the page.
         """
-        what, request = self._what, self._request
-        if isinstance(request, QueryRequest):
-            actions = check_time_travel(actions, request=request, answered=version, what=what)
-        elif of_view:
-            actions = check_view_changes(actions, request=request, answered=version, what=what)
         self._duplicates.begin_page()
-        protocols: list[Protocol] = []
-        metadata: list[Metadata] = []
-        items: list[T] = []
-        end: EndStreamAction | None = None
+        page: _Page[T] = _Page(version, of_view)
         make: Callable[[FileBlock], list[T]] | None = None
         others = 0
-        for action in actions:
+        for action in self._checked(actions, page):
             if isinstance(action, FileBlock):
                 if make is None:
-                    raise ProtocolError(f"{what}: the answer has a file before its metadata line")
+                    raise ProtocolError(f"{self._what}: the answer has a file before its metadata line")
                 new = self._new_files(action)
-                items += make(new)
+                page.items += make(new)
                 others += len(action) - len(new)
             else:
                 others += 1
             if others > MAX_OTHERS:
-                raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
+                raise ProtocolError(
+                    f"{self._what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file"
+                )
             if isinstance(action, EndStreamAction):
-                end = action
+                page.end = action
             elif isinstance(action, Protocol):
-                self._add_protocol(action, protocols, metadata)
+                self._add_protocol(action, page)
             elif isinstance(action, Metadata):
-                self._add_metadata(action, protocols, metadata)
+                self._add_metadata(action, page)
+                make = make or self._convert(page.protocols[0], page.metadata[0])
                 if make is None:
-                    make = self._convert(protocols[0], metadata[0])
-                if make is None:
-                    return Answer(version, protocols[0], metadata[0], [], None, request, complete=False)
-        before = self._answer
-        if before is not None:
-            answer = self._joined(before, version, protocols, metadata, end, of_view)
-        elif protocols and metadata:
-            later = tuple(metadata[1:]), tuple(protocols[1:])
-            answer = Answer(version, protocols[0], metadata[0], items, end, request, *later, of_view)
-        elif metadata or end:
-            raise ProtocolError(f"{what}: the answer has no {'metadata' if protocols else 'protocol'} line")
-        else:
-            raise IncompleteResponseError(f"{what}: the answer ends before its metadata line")
+                    return self._first(page, complete=False)
+        answer = self._first(page) if self._answer is None else self._joined(self._answer, page)
         if self._changes:
             self._check_versions((answer.protocol, *answer.protocols, answer.metadata, *answer.historical))
-        if before is not None:
-            before.items.extend(items)
+        if self._answer is not None:
+            answer.items.extend(page.items)
         self._duplicates.commit_page()
         self._answer = answer
         return answer
+
+    def _checked(self, actions: Iterator[Decoded], page: _Page[T]) -> Iterator[Decoded]:
+        """Return the actions, with a check that they are of the requested version or time."""
+        if isinstance(self._request, QueryRequest):
+            return check_time_travel(actions, request=self._request, answered=page.version, what=self._what)
+        if page.of_view:
+            return check_view_changes(actions, request=self._request, answered=page.version, what=self._what)
+        return actions
 
     def _new_files(self, files: FileBlock) -> FileBlock:
         """Return the files of the requested versions that were not listed before."""
@@ -190,20 +182,20 @@ class AnswerReader(Generic[T, AnyRequest]):
             files = files.take(wanted)
         return self._duplicates.new_files(files)
 
-    def _add_protocol(self, protocol: Protocol, protocols: list[Protocol], metadata: list[Metadata]) -> None:
+    def _add_protocol(self, protocol: Protocol, page: _Page[T]) -> None:
         """Add a protocol line; in changes, one after the metadata is that of a later version."""
-        if not protocols or (self._changes and metadata):
-            protocols.append(protocol)
-        elif protocol != protocols[0]:
+        if not page.protocols or (self._changes and page.metadata):
+            page.protocols.append(protocol)
+        elif protocol != page.protocols[0]:
             raise ProtocolError(f"{self._what}: the answer has two different protocol lines")
 
-    def _add_metadata(self, item: Metadata, protocols: list[Protocol], metadata: list[Metadata]) -> None:
+    def _add_metadata(self, metadata: Metadata, page: _Page[T]) -> None:
         """Add a metadata line; in changes, a second one is that of a later version."""
-        if not protocols:
+        if not page.protocols:
             raise ProtocolError(f"{self._what}: the answer has a metadata line before its protocol line")
-        if not metadata or self._changes:
-            metadata.append(item)
-        elif item != metadata[0]:
+        if not page.metadata or self._changes:
+            page.metadata.append(metadata)
+        elif metadata != page.metadata[0]:
             raise ProtocolError(f"{self._what}: the answer has two different metadata lines")
 
     def _check_versions(self, heads: Iterable[Protocol | Metadata]) -> None:
@@ -217,42 +209,74 @@ class AnswerReader(Generic[T, AnyRequest]):
                     f"{self._what}: the answer has two different {part} lines for version {head.version}"
                 )
 
-    def _joined(
-        self,
-        before: Answer[T, AnyRequest],
-        version: int | None,
-        protocols: list[Protocol],
-        metadata: list[Metadata],
-        end: EndStreamAction | None,
-        of_view: bool,
-    ) -> Answer[T, AnyRequest]:
-        """Return the answer with a following page; a page without files may have no protocol and metadata."""
-        what = self._what
-        if None not in (before.version, version) and version != before.version:
+    def _first(self, page: _Page[T], *, complete: bool = True) -> Answer[T, AnyRequest]:
+        """Return the answer of one page."""
+        if not page.metadata and page.end is None:
+            raise IncompleteResponseError(f"{self._what}: the answer ends before its metadata line")
+        if not page.metadata:
+            missing = "metadata" if page.protocols else "protocol"
+            raise ProtocolError(f"{self._what}: the answer has no {missing} line")
+        return Answer(
+            page.version,
+            page.protocols[0],
+            page.metadata[0],
+            page.items,
+            page.end,
+            self._request,
+            tuple(page.metadata[1:]),
+            tuple(page.protocols[1:]),
+            page.of_view,
+            complete=complete,
+        )
+
+    def _joined(self, before: Answer[T, AnyRequest], page: _Page[T]) -> Answer[T, AnyRequest]:
+        """Return the answer with the head lines of another page; a page without files may have none."""
+        if None not in (before.version, page.version) and page.version != before.version:
             raise VersionMismatchError(
-                f"{what}: the table moved from version {before.version} to {version} between two pages of "
-                "the answer; run the query again, or pin its version",
+                f"{self._what}: the table moved from version {before.version} to {page.version} between two pages "
+                "of the answer; run the query again, or pin its version",
                 expected=before.version,
-                actual=version,
+                actual=page.version,
             )
-        if of_view != before.of_view:
-            raise ProtocolError(f"{what}: only some pages of the answer are marked as the changes of a view")
-        changed = "protocol" if protocols and protocols[0] != before.protocol else None
-        changed = changed or ("metadata" if metadata and metadata[0] != before.metadata else None)
-        if changed is not None:
-            raise ProtocolError(f"{what}: the table's {changed} changed between two pages of the answer")
-        ends = [each for each in (before.end, end) if each is not None]
-        expiries = [each.min_url_expiration_timestamp for each in ends if each.min_url_expiration_timestamp]
+        if page.of_view != before.of_view:
+            raise ProtocolError(f"{self._what}: only some pages of the answer are marked as the changes of a view")
+        for part, known, lines in (
+            ("protocol", before.protocol, page.protocols),
+            ("metadata", before.metadata, page.metadata),
+        ):
+            if lines and lines[0] != known:
+                raise ProtocolError(f"{self._what}: the table's {part} changed between two pages of the answer")
+        ends = [end for end in (before.end, page.end) if end is not None]
+        expiries = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp]
         return structs.replace(
             before,
             end=EndStreamAction(
                 refresh_token=before.end.refresh_token if before.end else None,
-                next_page_token=end.next_page_token if end else None,
+                next_page_token=page.end.next_page_token if page.end else None,
                 min_url_expiration_timestamp=min(expiries, default=None),
             ),
-            historical=(*before.historical, *(item for item in metadata[1:] if item not in before.historical)),
-            protocols=(*before.protocols, *(item for item in protocols[1:] if item not in before.protocols)),
+            historical=_added(before.historical, page.metadata[1:]),
+            protocols=_added(before.protocols, page.protocols[1:]),
         )
+
+
+class _Page(Struct, Generic[T]):
+    """What an attempt to read a page has found so far.
+
+    Attributes:
+        protocols, metadata: the lines of the first version, and of later versions that changed them.
+    """
+
+    version: int | None
+    of_view: bool
+    protocols: list[Protocol] = []
+    metadata: list[Metadata] = []
+    items: list[T] = []
+    end: EndStreamAction | None = None
+
+
+def _added(known: tuple[T, ...], more: Iterable[T]) -> tuple[T, ...]:
+    return (*known, *(item for item in more if item not in known))
 
 
 _NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}

@@ -50,7 +50,7 @@ UNUSED = {
     f"{OURS}.parquet.deletion_vector": "deletion vectors",
     f"{OURS}.parquet.residual_filter": "filters",
     f"{OURS}.parquet.variant": "variants",
-    f"{OURS}.scan.directory_planner": "tables that are shared by directory",
+    f"{OURS}.scan.directory_log": "tables that are shared by directory",
     f"{OURS}.scan.file_filter": "filters",
     f"{OURS}.server": "the embedded server",
     f"{OURS}.sinks": "sinks",
