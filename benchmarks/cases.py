@@ -15,6 +15,8 @@ import store
 
 #: The clients; `delta` and `parquet` are the response formats of the official client.
 CLIENTS = ("ours", "delta", "parquet", "pyarrow")
+#: Results of this client beside pandas, and polars, which reads the signed URLs.
+BESIDE_POLARS = ("ours-arrow", "ours-polars", "polars")
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,14 @@ def cases(scale: str) -> dict[str, Case]:
     group = sizes.large[1] // data.ROW_GROUPS
     first = rows // 2 + group // 2
     first_day, last_day = "2025-01-03", "2025-01-04"
+    all_clients = (*CLIENTS[:3], *BESIDE_POLARS)
     no_delay: dict[str, Any] = {"latency": 0.0, "bandwidth": None}
     return {
-        "small": Case(f"{sizes.small[0]} small files to pandas", "small"),
-        "large": Case(f"{sizes.large[0]} large files to pandas", "large"),
-        "columns": Case("2 of 14 columns of the large files", "large", columns=("user_id", "quantity")),
+        "small": Case(f"{sizes.small[0]} small files to pandas", "small", clients=all_clients),
+        "large": Case(f"{sizes.large[0]} large files to pandas", "large", clients=all_clients),
+        "columns": Case(
+            "2 of 14 columns of the large files", "large", clients=all_clients, columns=("user_id", "quantity")
+        ),
         "partition": Case(
             f"2 of {sizes.days[0]} daily partitions",
             "partitioned",
@@ -69,8 +74,8 @@ def cases(scale: str) -> dict[str, Case]:
             filters=(("event_id", ">=", first), ("event_id", "<=", first + group), ("quantity", ">", 3)),
             hint=_between("event_id", "long", first, first + group),
         ),
-        "local-small": Case("small files, no delay", "small", clients=CLIENTS, **no_delay),
-        "local-large": Case("large files, no delay", "large", clients=CLIENTS, **no_delay),
+        "local-small": Case("small files, no delay", "small", clients=(*CLIENTS, *BESIDE_POLARS), **no_delay),
+        "local-large": Case("large files, no delay", "large", clients=(*CLIENTS, *BESIDE_POLARS), **no_delay),
         "local-arrow": Case(
             "large files, no delay, to Arrow", "large", clients=("ours", "pyarrow"), result="arrow", **no_delay
         ),

@@ -1,8 +1,10 @@
-"""Benchmark of this client against the official client, in one run, on one store and one machine.
+"""Benchmark of this client against the official client and polars, in one run, on one store and one machine.
 
     make bench                                    all cases, twenty minutes; BENCH="..." passes the options below
     python benchmarks/compare.py --quick          small tables, a minute or two; shows trends only
     python benchmarks/compare.py --only large     one case; several are separated by commas
+    python benchmarks/compare.py --clients ours,polars --only small,large,columns,local-large,local-small
+                                                  beside polars, which reads the same signed URLs
     python benchmarks/compare.py --first          the first load of a process, with the import of the client
     python benchmarks/compare.py --json out.json  also writes each measurement to a file
 
@@ -17,6 +19,9 @@ The cases, and the cost in the official client that they show:
     listing               300,000 files, one line of JSON each, up to the first download; for the official client
                           in delta format also the time to receive the lines without planning
 
+polars reads the same signed URLs with its own Parquet reader, in Rust. It gets the URLs, so that the request for
+them is not measured. Beside it, this client loads to Arrow, polars and pandas.
+
 Every measurement runs in its own process. The clients take turns (A, B, C, A, B, C, ...), and the report contains
 medians. The official client runs with `use_delta_format` True and False; compare with the faster one. It requires
 older versions of pandas and pyarrow, so it has its own environment (`peer.py`), which is created on first use and
@@ -25,7 +30,8 @@ environment that has this package and the same versions.
 
 The store delays the first byte of every response by 60 ms and limits a connection to 40 MB/s, as object stores do
 within a region; `--latency` and `--bandwidth` change this. Peak memory is that of the measured process, including
-interpreter and libraries ("base" is their part). Results are compared with the sums of the data.
+interpreter and libraries ("base" is their part). Processor seconds of the process include those of its imports.
+Results are compared with the sums of the data.
 """
 
 from __future__ import annotations
@@ -57,6 +63,9 @@ NAMES = {
     "delta-lines": "delta-sharing, delta format, lines as text only",
     "parquet": "delta-sharing, parquet format",
     "pyarrow": "pyarrow, local files",
+    "ours-arrow": "delta-sharing-client, to Arrow",
+    "ours-polars": "delta-sharing-client, to polars",
+    "polars": "polars, signed URLs",
 }
 TIMEOUT = 1800
 #: A run that takes more seconds is not repeated; its relative noise is small.
@@ -83,7 +92,7 @@ def run_child(python: str, arguments: list[str]) -> dict[str, Any]:
 def interpreters(options: argparse.Namespace) -> dict[str, str]:
     """Return the Python interpreter of each client."""
     ours = options.our_python or sys.executable
-    pythons = dict.fromkeys(("ours", "ours-parquet", "pyarrow"), ours)
+    pythons = dict.fromkeys(("ours", "ours-parquet", "pyarrow", *cases.BESIDE_POLARS), ours)
     if {"delta", "parquet"} & set(options.clients):
         pythons |= dict.fromkeys(("delta", "delta-lines", "parquet"), options.peer_python or peer_python())
     return pythons
@@ -153,7 +162,7 @@ def report(options: argparse.Namespace, results: Results, environment: dict[str,
         f"{options.latency * 1000:.0f} ms to the first byte, {options.bandwidth / 1e6:.0f} MB/s per connection "
         f"unless the case has no delay; {clock}.",
         "",
-        "| case | client | seconds | ours is faster by | CPU s | peak MB (base) | requests | MB fetched |",
+        "| case | client | seconds | ours is faster by | CPU s (of the process) | peak MB (base) | requests | MB fetched |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, case in options.cases.items():
@@ -175,7 +184,7 @@ def report(options: argparse.Namespace, results: Results, environment: dict[str,
                 NAMES[client],
                 f"{statistics.median(seconds):.2f} ({_spread(seconds)})",
                 ratio,
-                f"{median(runs, 'cpu'):.2f}",
+                f"{median(runs, 'cpu'):.2f} ({median(runs, 'process_cpu'):.2f})",
                 f"{median(runs, 'peak') / 1e6:.0f} ({median(runs, 'base') / 1e6:.0f})",
                 f"{requests:,}",
                 f"{fetched:,.1f}",
@@ -194,7 +203,7 @@ def describe_environment(options: argparse.Namespace) -> dict[str, str]:
     """Return the machine and the versions of the clients."""
     pythons = interpreters(options)
     versions = []
-    for client in sorted({"ours", "delta"} & set(pythons), reverse=True):
+    for client in sorted({"ours", "delta"} & set(pythons) | {"polars"} & set(options.clients), reverse=True):
         output = run_child(pythons[client], ["--client", client, "--versions"])
         versions.append(", ".join(f"{name} {version}" for name, version in output.items()))
     return {"machine": measure.machine(), "versions": "; ".join(versions)}
@@ -207,7 +216,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small tables, one repetition")
     parser.add_argument("--only", metavar="CASE,...", help=f"cases: {', '.join(cases.cases('full'))}")
     parser.add_argument(
-        "--clients", metavar="CLIENT,...", default="ours,delta,parquet,pyarrow", help="default: %(default)s"
+        "--clients", metavar="CLIENT,...", default="ours,delta,parquet,pyarrow,polars", help="default: %(default)s"
     )
     parser.add_argument(
         "--first",

@@ -4,8 +4,9 @@ A load of a table of one file comes first, so that imports, first calls and the 
 measured. Then the case runs once. With `--first` the case is the first load of the process: only pandas is
 imported before, and the clock includes the import of the client and of all that it imports.
 
-The output contains wall-clock and processor seconds, peak resident memory, the requests to the store, and the rows
-and sums of the result, which `compare.py` compares with the table's manifest.
+The output contains wall-clock and processor seconds (of the case, and of the process with its imports and the load
+before), peak resident memory, the requests to the store, and the rows and sums of the result, which `compare.py`
+compares with the table's manifest.
 
 The module also runs in the environment of the official client, so its top-level imports are from the standard
 library only.
@@ -24,6 +25,10 @@ import resource
 import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,10 +43,13 @@ _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operato
 def run_ours(case: cases.Case, url: str, response_format: bool | None = None) -> Any:
     import delta_sharing_client as ds
 
+    selection = {"columns": case.columns, "filters": list(case.filters) or None}
+    if case.result == "polars":
+        return ds.load_as_polars(url, **selection)
     options: dict[str, Any] = {"use_delta_format": response_format, "progress": False}
     if case.result == "changes":
         return ds.load_table_changes_as_pandas(url, starting_version=1, **options)
-    options |= {"columns": case.columns, "filters": list(case.filters) or None}
+    options |= selection
     if case.result == "arrow":
         return ds.load_as_arrow(url, **options)
     if case.result == "pandas":
@@ -107,14 +115,42 @@ def run_pyarrow(case: cases.Case, scale: str) -> Any:
     return table if case.result == "arrow" else table.to_pandas()
 
 
-def run(client: str, case: cases.Case, profile: str, scale: str) -> Any:
-    """Run a case with a client and return its result."""
+def run_polars(case: cases.Case, urls: list[str]) -> Any:
+    """Read the files with the Parquet reader of polars, which gets their signed URLs."""
+    import polars as pl
+
+    rows = pl.scan_parquet(urls, glob=False, hive_partitioning=False)
+    return (rows if case.columns is None else rows.select(case.columns)).collect()
+
+
+def signed_urls(profile: str, table: str) -> list[str]:
+    """Return the URLs of the files of a table, as the server lists them."""
+    values = json.loads(Path(profile).read_text())
+    address = f"{values['endpoint']}/shares/bench/schemas/default/tables/{table}/query"
+    headers = {"Authorization": f"Bearer {values['bearerToken']}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(address, b"{}", headers), timeout=60) as response:
+        lines = [json.loads(line) for line in response]
+    return [line["file"]["url"] for line in lines if "file" in line]
+
+
+def prepared(client: str, case: cases.Case, profile: str, scale: str) -> Callable[[], Any]:
+    """Return what runs a case with a client; polars has the URLs by then."""
     url = f"{profile}#bench.default.{case.table}"
     if client == "pyarrow":
-        return run_pyarrow(case, scale)
-    if client.startswith("ours"):
-        return run_ours(case, url, {"ours": None, "ours-delta": True, "ours-parquet": False}[client])
-    return run_official(case, url, client.startswith("delta"), client == "delta-lines")
+        return partial(run_pyarrow, case, scale)
+    if client == "polars":
+        return partial(run_polars, case, signed_urls(profile, case.table))
+    ours, _, form = client.partition("-")
+    if ours == "ours":
+        if form in ("arrow", "polars"):
+            case = replace(case, result=form)
+        return partial(run_ours, case, url, {"delta": True, "parquet": False}.get(form))
+    return partial(run_official, case, url, client.startswith("delta"), client == "delta-lines")
+
+
+def run(client: str, case: cases.Case, profile: str, scale: str) -> Any:
+    """Run a case with a client and return its result."""
+    return prepared(client, case, profile, scale)()
 
 
 def describe(result: Any) -> dict[str, Any]:
@@ -150,12 +186,13 @@ def measure(
         import_module("pandas")
     else:
         run(client, cases.Case("warm-up", "warm", result=case.result), profile, scale)
+    load = prepared(client, case, profile, scale)
     gc.collect()
     before = resident()
     store.counters(base, reset=True)
     usage_before = resource.getrusage(resource.RUSAGE_SELF)
     start = time.perf_counter()
-    result = run(client, case, profile, scale)
+    result = load()
     seconds = time.perf_counter() - start
     usage = resource.getrusage(resource.RUSAGE_SELF)
     peak = resident()["peak"]
@@ -170,6 +207,7 @@ def measure(
         "client": client,
         "seconds": seconds,
         "cpu": usage.ru_utime + usage.ru_stime - usage_before.ru_utime - usage_before.ru_stime,
+        "process_cpu": usage.ru_utime + usage.ru_stime,
         "peak": peak,
         "base": before["now"],
         "held": resident()["now"] - before["now"],
@@ -182,6 +220,8 @@ def versions(client: str) -> dict[str, str]:
     """Return the versions of Python, of the client and of its main libraries."""
     from importlib.metadata import version
 
+    if client == "polars":
+        return {"polars": version("polars")}
     package = "delta-sharing-client" if client == "ours" else "delta-sharing"
     return {"Python": sys.version.split()[0]} | {name: version(name) for name in (package, "pandas", "pyarrow")}
 

@@ -69,9 +69,15 @@ def sums_of(table: pa.Table, columns: Any) -> dict[str, int]:
     return {name: pc.sum(table.column(name)).as_py() for name in columns}
 
 
-@pytest.mark.parametrize("name", ["small", "large", "columns", "local-arrow", "local-tiny"])
-def test_whole_tables_have_the_rows_and_sums_of_the_manifest(bench: Bench, name: str) -> None:
-    result = bench.run(name)
+@pytest.mark.parametrize(
+    ("name", "client"),
+    [
+        *((name, "ours") for name in ("small", "large", "columns", "local-arrow", "local-tiny")),
+        *((name, client) for name in ("small", "columns") for client in ("ours-arrow", "ours-polars", "polars")),
+    ],
+)
+def test_whole_tables_have_the_rows_and_sums_of_the_manifest(bench: Bench, name: str, client: str) -> None:
+    result = bench.run(name, client)
     case = bench.cases[name]
     manifest = bench.data.read_manifest(case.table, "tiny")
     assert result["rows"] == manifest["rows"]
@@ -98,6 +104,15 @@ def test_filters_return_exactly_the_matching_rows(bench: Bench, name: str) -> No
     result = bench.run(name)
     assert result["rows"] == expected.num_rows > 0
     assert result["sums"] == sums_of(expected, result["sums"])
+
+
+def test_polars_reads_the_files_that_the_server_lists(bench: Bench) -> None:
+    load = bench.measure.prepared("polars", bench.cases["columns"], str(bench.profile), "tiny")
+    bench.store.counters(bench.running.base, reset=True)
+    load()
+    requests = bench.store.counters(bench.running.base)["requests"]
+    assert requests.keys() & {"get", "range"}
+    assert "api" not in requests  # the URLs were there before
 
 
 def test_a_partition_filter_fetches_only_its_files(bench: Bench) -> None:
