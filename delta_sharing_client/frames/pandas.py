@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from delta_sharing_client.frames.arrow import grouped
 from delta_sharing_client.frames.dtype_backend import DtypeBackend, check_dtype_backend
 from delta_sharing_client.frames.pandas_columns import Column, new_column, python_values
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Rows that are copied together: smaller groups cost more calls, larger ones more memory.
-_ROWS: Final = 65_536
 
 
 def to_pandas(
@@ -80,7 +78,9 @@ def _fill(
     kept: list[pa.RecordBatch] = []
     count = 0
     try:
-        for group in _grouped(batches, schema):
+        for waiting in grouped(batches):
+            group = pa.Table.from_batches(waiting, schema)
+            waiting.clear()
             for position, column in filled.items():
                 column.add(group.column(position))
             count += group.num_rows
@@ -92,21 +92,6 @@ def _fill(
         if isinstance(batches, Generator):
             batches.close()
     return kept, count
-
-
-def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield tables of at least `_ROWS` rows."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        del batch
-        if rows >= _ROWS:
-            yield pa.Table.from_batches(waiting, schema)
-            waiting, rows = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting, schema)
 
 
 def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: DtypeBackend | None) -> pd.DataFrame:

@@ -1,8 +1,7 @@
 """Columns of a pandas frame, filled batch by batch.
 
 Numbers and times are copied to their place in the frame as batches arrive, so that Arrow's memory is reused and no
-column exists twice; strings get the offsets that pandas needs. Decimals are converted in groups, in which equal
-values share one Python object. Arrow converts all other types as well by itself (`benchmarks/frames.py`).
+column exists twice; strings get the offsets that pandas needs. Equal decimals share one Python object. Arrow converts all other types as well by itself (`benchmarks/frames.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from delta_sharing_client.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rows of decimals that are converted together.
-_GROUP: Final = 500_000
+#: Decimals of a column that are known by their value, at most, to share their objects.
+_MOST_SHARED: Final = 1_000_000
 _NOT_A_TIME: Final = int(np.iinfo(np.int64).min)
 
 
@@ -167,40 +167,71 @@ class _Times:
 
 
 class _Decimals:
-    """Decimals as Python objects of 104 bytes; equal values of a group share one."""
+    """Decimals as Python objects of 104 bytes; equal values share one, unless nearly all values differ."""
 
     def __init__(self, kind: pa.DataType, rows: int) -> None:
         self._kind = kind
-        self._pending: list[pa.Array] = []
-        self._rows = 0
         self._repeats = True
+        self._keys: pa.Array = pa.nulls(0)
+        self._shared: Any = np.empty(0, object)
         self._objects = _GrowableArray(object, rows)
 
     def add(self, values: pa.ChunkedArray) -> None:
-        self._pending += values.chunks
-        self._rows += len(values)
-        if self._rows >= _GROUP:
-            self._convert()
+        target = self._objects.extend(len(values))
+        if not self._repeats:
+            target[:] = values.to_pandas(use_threads=False).to_numpy()
+            return
+        encoded = _decimal_keys(values).dictionary_encode()
+        places = self._places(encoded.dictionary)
+        indices = pc.fill_null(places.take(encoded.indices), len(self._shared) - 1)
+        np.take(self._shared, indices.to_numpy(), out=target, mode="clip")
+        self._repeats = 2 * len(encoded.dictionary) <= len(values)
 
     def finish(self) -> pd.Series:
         import pandas as pd
 
-        self._convert()
         return pd.Series(self._objects.result(), dtype=object, copy=False)
 
-    def _convert(self) -> None:
-        values = pa.chunked_array(self._pending, self._kind)
-        target = self._objects.extend(len(values))
-        self._pending, self._rows = [], 0
-        if not self._repeats:
-            target[:] = values.to_pandas(use_threads=False).to_numpy()
-            return
-        encoded = values.combine_chunks().dictionary_encode()
-        objects = np.full(len(encoded.dictionary) + 1, None)
-        objects[:-1] = encoded.dictionary.to_pandas(use_threads=False).to_numpy()
-        indices = encoded.indices.fill_null(len(objects) - 1).to_numpy(zero_copy_only=False)
-        np.take(objects, indices, out=target, mode="clip")
-        self._repeats = 2 * len(objects) <= len(values)
+    def _places(self, keys: pa.Array) -> pa.Array:
+        """Return the positions of the objects of keys among the shared ones, the last of which is None."""
+        if keys.type != self._keys.type or len(self._keys) > _MOST_SHARED:
+            self._keys, self._shared = keys[:0], np.full(1, None)
+        places = pc.index_in(keys, value_set=self._keys)
+        if places.null_count:
+            self._keys = pa.concat_arrays([self._keys, keys.filter(places.is_null())])
+            added = _decimals(self._keys[len(self._shared) - 1 :], self._kind)
+            objects = added.to_pandas(use_threads=False).to_numpy()
+            self._shared = np.concatenate([self._shared[:-1], objects, self._shared[-1:]])
+            places = pc.index_in(keys, value_set=self._keys)
+        return places
+
+
+def _decimal_keys(values: pa.ChunkedArray) -> pa.Array:
+    """Return decimals as their unscaled integers if these have 64 bits: the others take thrice as long to encode."""
+    unscaled = [_unscaled(chunk) for chunk in values.chunks]
+    chunks = [keys for keys in unscaled if keys is not None]
+    if not chunks or len(chunks) < len(unscaled):
+        return values.combine_chunks()
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def _unscaled(chunk: pa.Array) -> pa.Array | None:
+    """Return the unscaled integers of decimals of 128 bits; None if one has more than 64 bits."""
+    if not pa.types.is_decimal128(chunk.type):
+        return None
+    words = np.frombuffer(chunk.buffers()[1], np.int64, 2 * len(chunk), 16 * chunk.offset)
+    low, high = words[::2], words[1::2]
+    mask = chunk.is_null().to_numpy(zero_copy_only=False) if chunk.null_count else None
+    fits = high == low >> 63
+    return pa.array(low.copy(), mask=mask) if (fits if mask is None else fits | mask).all() else None
+
+
+def _decimals(keys: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the decimals of `_decimal_keys`, which have no nulls."""
+    if keys.type == kind:
+        return keys
+    low = keys.to_numpy()
+    return pa.Array.from_buffers(kind, len(low), [None, pa.py_buffer(np.stack([low, low >> 63], axis=1))])
 
 
 class _Strings:

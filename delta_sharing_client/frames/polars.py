@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError
-from delta_sharing_client.frames.arrow import to_reader
+from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.frames.arrow import grouped
 from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.parquet.tasks import VariantForm
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 def to_polars(
     batches: Iterator[pa.RecordBatch], schema: StructType, variant: VariantForm = "struct"
 ) -> pl.DataFrame:
-    """Return batches of `schema` as a polars frame.
+    """Return batches of `schema` as a polars frame, which is made of a frame for each group of batches.
+
+    polars has another layout for text. It writes the text of a group while the next groups are fetched and decoded,
+    and their memory is used again; from one stream of all batches it would do so after the last of them.
 
     Raises:
         MissingDependencyError: polars is not installed.
@@ -31,22 +35,18 @@ def to_polars(
         import polars as pl
     except ImportError:
         raise MissingDependencyError(package="polars", extra="polars", purpose="Loading into polars") from None
-    failed: list[DeltaSharingError] = []
-
-    def recorded() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from batches
-        except DeltaSharingError as error:
-            failed.append(error)
-            raise
-
-    try:
-        return pl.DataFrame(to_reader(recorded(), schema, variant))
-    except Exception:
-        # polars raises its own error with the text of the stream's error.
-        if failed:
-            raise failed[0] from None
-        raise
+    arrow = arrow_schema(schema, variant)
+    # A frame of its own for each column: columns that share a stream share its memory, all of it.
+    columns = [pa.schema([field]) for field in arrow] or [arrow]
+    frames: list[list[pl.DataFrame]] = [[] for _ in columns]
+    for group in grouped(batches):
+        for position, column in enumerate(columns):
+            parts = [batch.select([position][: len(column)]) for batch in group]
+            frames[position].append(pl.DataFrame(pa.RecordBatchReader.from_batches(column, parts)))
+        group.clear()
+    if not all(frames):
+        return pl.DataFrame(pa.RecordBatchReader.from_batches(arrow, []))
+    return pl.concat([pl.concat(parts, rechunk=False) for parts in frames], how="horizontal")
 
 
 def to_lazy(source: PushdownSource) -> pl.LazyFrame:

@@ -116,17 +116,19 @@ class Scan(ABC):
         return iter(self.to_record_batch_reader())
 
     def to_polars(self) -> pl.DataFrame:
-        """Read the rows into a polars frame, batch by batch, without a copy (extra ``polars``).
+        """Read the rows into a polars frame as they arrive, without a copy but of text (extra ``polars``).
 
         Raises:
             MissingDependencyError: polars is not installed.
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        with import_ahead():
+        with import_ahead("polars"):
             plan = self.plan()
-        from delta_sharing_client.frames.polars import to_polars
+            from delta_sharing_client.frames.polars import to_polars
 
-        return to_polars(self._batches(plan, None), plan.spec.output, plan.spec.variant)
+            with closing(self._batches(plan, None)) as batches:
+                first = list(islice(batches, 1))  # polars is imported when the files have been requested
+                return to_polars(_joined(first, batches), plan.spec.output, plan.spec.variant)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation over the rows (extra ``duckdb``).

@@ -7,7 +7,7 @@ import pytest
 from frame_helpers import to_pandas
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.frames import pandas
+from delta_sharing_client.frames import arrow, pandas
 
 BEFORE_PYTHON = pa.array([-800_000, 0], pa.int32()).cast(pa.date32())
 
@@ -24,7 +24,7 @@ def test_the_pyarrow_backend_keeps_dates_outside_pythons_range():
 
 
 def test_the_source_of_rows_is_closed_while_the_error_is_kept(monkeypatch):
-    monkeypatch.setattr(pandas, "_ROWS", 1)
+    monkeypatch.setattr(arrow, "GROUP_ROWS", 1)
     ended = []
 
     def batches():

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_sharing_client.frames import pandas, pandas_columns
+from delta_sharing_client.frames import arrow, pandas_columns
 from delta_sharing_client.frames.pandas import to_pandas
 
 SCHEMA = pa.schema(
@@ -68,13 +68,13 @@ def by_arrow(table: pa.Table) -> pd.DataFrame:
     lists=st.lists(DENSE | SPARSE, min_size=1, max_size=5),
     rows=st.sampled_from([0, 1, 7, 1000]),
     together=st.sampled_from([1, 4, 1000]),
-    group=st.sampled_from([1, 3, 1000]),
+    shared=st.sampled_from([0, 3, 1000]),
 )
-def test_a_filled_frame_equals_the_frame_that_arrow_converts(lists, rows, together, group):
+def test_a_filled_frame_equals_the_frame_that_arrow_converts(lists, rows, together, shared):
     batches = [pa.RecordBatch.from_pylist(some, SCHEMA) for some in lists]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pandas, "_ROWS", together)
-        patch.setattr(pandas_columns, "_GROUP", group)
+        patch.setattr(arrow, "GROUP_ROWS", together)
+        patch.setattr(pandas_columns, "_MOST_SHARED", shared)
         frame = to_pandas(iter(batches), SCHEMA, rows=rows)
     pd.testing.assert_frame_equal(frame, by_arrow(pa.Table.from_batches(batches)))
 
@@ -100,7 +100,7 @@ def test_a_null_after_batches_without_nulls_is_kept(name, backend):
     some = [[value] * 3, [value, None], [None], [value]]
     batches = [pa.record_batch([pa.array(values, schema.field(0).type)], schema) for values in some]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pandas, "_ROWS", 1)
+        patch.setattr(arrow, "GROUP_ROWS", 1)
         frame = to_pandas(iter(batches), schema, backend)
     assert frame[name].isna().tolist() == [False] * 4 + [True, True, False]
     assert (frame[name].dropna() == value).all()

@@ -11,7 +11,7 @@ import pytest
 from frame_helpers import to_pandas
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.frames import pandas, pandas_columns
+from delta_sharing_client.frames import arrow, pandas_columns
 
 ROWS = 30_000
 SMALL = pa.decimal128(12, 2)
@@ -53,6 +53,21 @@ def test_repeated_values_share_their_objects(kind):
     assert len({id(value) for value in frame["x"]}) == 10
 
 
+@pytest.mark.parametrize("kind", [SMALL, pa.decimal128(38, 0), pa.decimal256(50, 0)])
+def test_equal_decimals_of_several_groups_share_their_objects(kind, monkeypatch):
+    monkeypatch.setattr(arrow, "GROUP_ROWS", 1)
+    frame = to_pandas(pa.table({"x": column([Decimal(i % 10 - 5) for i in range(600)], kind)}))
+    assert frame["x"].tolist() == [Decimal(i % 10 - 5) for i in range(600)]
+    assert len({id(value) for value in frame["x"]}) == 10
+
+
+def test_decimals_of_more_than_64_bits_follow_and_precede_smaller_ones(monkeypatch):
+    monkeypatch.setattr(arrow, "GROUP_ROWS", 1)
+    values = [Decimal(1), None, Decimal(-(2**63)), Decimal(2**63), Decimal(1), Decimal(-(2**63) - 1), Decimal(1)] * 3
+    table = pa.table({"x": pa.chunked_array([pa.array([value] * 4, pa.decimal128(38, 0)) for value in values])})
+    assert to_pandas(table)["x"].tolist() == [value for value in values for _ in range(4)]
+
+
 @pytest.mark.parametrize("kind", [SMALL, pa.decimal128(38, 0), pa.date32()])
 def test_a_column_of_nulls_becomes_none(kind):
     frame = to_pandas(pa.table({"x": pa.nulls(ROWS, kind)}))
@@ -71,10 +86,11 @@ def test_decimals_with_more_digits_than_the_type_allows_are_kept():
     assert to_pandas(pa.table({"x": values}))["x"].tolist() == long * 3
 
 
+@pytest.mark.parametrize("shared", [0, 3, 1000])
 @pytest.mark.parametrize("repeat", [1, 4])
-def test_groups_of_decimals_are_joined_in_order(repeat, monkeypatch):
-    monkeypatch.setattr(pandas, "_ROWS", 1)
-    monkeypatch.setattr(pandas_columns, "_GROUP", 3)
+def test_groups_of_decimals_are_joined_in_order(repeat, shared, monkeypatch):
+    monkeypatch.setattr(arrow, "GROUP_ROWS", 1)
+    monkeypatch.setattr(pandas_columns, "_MOST_SHARED", shared)
     values = [None if i % 7 == 0 else Decimal(i // repeat) for i in range(50)]
     table = pa.table({"x": column(values, SMALL, chunks=25)})
     assert to_pandas(table)["x"].tolist() == values
