@@ -1,6 +1,7 @@
-"""Locks that a forked process finds free.
+"""What a forked process changes before it goes on: locks are free, connections and what was known are dropped.
 
-A thread that holds a lock does not exist in a process forked by another thread, so that it would never release it.
+Only the thread that forks exists in the new process: a lock that another one holds would never be released, a
+request that another one has sent would never be answered, and a connection belongs to the parent.
 """
 
 from __future__ import annotations
@@ -8,54 +9,47 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from contextlib import suppress
 from typing import Any, Final
 
 
-class ForkSafeLock:
-    """A lock as `threading.Lock`; free in a forked process, whoever held it when the process was forked."""
+class ForkAware:
+    """Base class of what a forked process changes; `after_fork` is called there, before any other code."""
 
     def __init__(self) -> None:
-        self._lock = self._new_lock()
-        _locks.add(self)
+        _known.add(self)
 
-    def acquire(self, blocking: bool = True) -> bool:
-        """Acquire the lock; return whether it was acquired."""
-        acquired: bool = self._lock.acquire(blocking)
-        return acquired
-
-    def release(self) -> None:
-        """Release the lock. A thread that forked while it held the lock finds it free in the child."""
-        with suppress(RuntimeError):
-            self._lock.release()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def _free(self) -> None:
-        self._lock = self._new_lock()
-
-    def _new_lock(self) -> Any:
-        return threading.Lock()
+    def after_fork(self) -> None:
+        """Replace what belongs to the parent. Take no lock, and close nothing that the parent uses."""
+        raise NotImplementedError
 
 
-class ForkSafeRLock(ForkSafeLock):
-    """The same for a thread that may acquire it again, as `threading.RLock`."""
+def ForkSafeLock() -> threading.Lock:  # noqa: N802  # named as `threading.Lock`
+    """Return a lock that a forked process finds free, whoever held it when the process was forked.
 
-    def _new_lock(self) -> Any:
-        return threading.RLock()
+    It is a lock of the interpreter: an interrupt cannot come between its acquisition and the block that releases it.
+    """
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
 
 
-_locks: Final[weakref.WeakSet[ForkSafeLock]] = weakref.WeakSet()
+def ForkSafeRLock() -> threading.RLock:  # noqa: N802  # named as `threading.RLock`
+    """Return the same for a thread that may acquire it again."""
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
 
 
-def _free_all() -> None:
+_known: Final[weakref.WeakSet[ForkAware]] = weakref.WeakSet()
+_locks: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
     for lock in list(_locks):
-        lock._free()
+        lock._at_fork_reinit()
+    for each in list(_known):
+        each.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_all)
+    os.register_at_fork(after_in_child=_after_fork)

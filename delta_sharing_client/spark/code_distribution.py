@@ -13,7 +13,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import weakref
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,12 +20,11 @@ from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.spark.entry_points import ARCHIVE_NAME
-from delta_sharing_client.spark.session import is_connect
+from delta_sharing_client.spark.session import owner_of, is_connect, kept_for
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -42,15 +40,14 @@ _PREFIX: Final = "delta-sharing-code-"
 _LOCK: Final = "lock"
 _DAY_SECONDS: Final = 24 * 3600
 
-_distributed: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_lock: Final = ForkSafeLock()
 
 
 def distribute_code(session: SparkSession) -> None:
     """Add the zip to a session, classic or Connect, once per Spark context or Connect session."""
-    receiver: Any = session if is_connect(session) else session.sparkContext
-    with _lock:
-        if receiver in _distributed:
+    receiver = owner_of(session)
+    kept = kept_for(receiver)
+    with kept.lock:
+        if kept.has_code:
             return
         archive = str(code_archive())
         if is_connect(session):
@@ -58,7 +55,7 @@ def distribute_code(session: SparkSession) -> None:
         else:
             receiver.addPyFile(archive)
             _forget_on_driver(archive)
-        _distributed.add(receiver)
+        kept.has_code = True
 
 
 def _forget_on_driver(archive: str) -> None:
@@ -69,19 +66,23 @@ def _forget_on_driver(archive: str) -> None:
         sys.path.remove(SparkFiles.get(Path(archive).name))
 
 
-@lru_cache(maxsize=1)
 def code_archive() -> Path:
     """Return the zip of this package's modules, written once and removed when this process ends.
 
     It has source code alone. Its name has the release and a hash of its content, because Spark identifies files by
     their names.
     """
+    return _code_archive(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _code_archive(process: int) -> Path:
     content = _zipped()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = file_lock(folder / _LOCK, private=True)
     with suppress(OSError):  # the file system has no locks
         lock.acquire()
-    atexit.register(_remove, folder, lock, os.getpid())
+    atexit.register(_remove, folder, lock, process)
     _remove_abandoned(folder)
     archive = folder / ARCHIVE_NAME.format(digest=hashlib.sha256(content).hexdigest()[:12])
     archive.write_bytes(content)

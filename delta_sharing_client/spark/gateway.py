@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
 import secrets
-import sys
 import threading
 import time
 import weakref
@@ -19,11 +17,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SparkError, no_thread
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.spark.gateway_cache import RangeCache
 from delta_sharing_client.spark.gateway_files import PlanFiles
+from delta_sharing_client.spark.session import kept_for
 from delta_sharing_client.spark.webhdfs import ROOT, GatewayServer, ServerClosed
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 
@@ -43,9 +43,6 @@ LINGER: float = 3600.0
 #: Time-out of Spark for one answer, which may take as long as the store's retries.
 _READ_TIMEOUT: Final = "15m"
 
-_gateways: weakref.WeakKeyDictionary[Any, Gateway] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
-
 
 @dataclass
 class _Open:
@@ -59,7 +56,7 @@ class _Open:
     relations: list[Any] = field(default_factory=list)
 
 
-class Gateway:
+class Gateway(ForkAware):
     """Serves the files of plans to one Spark session.
 
     Args:
@@ -74,7 +71,7 @@ class Gateway:
         self._context = weakref.ref(context)
         self._header = f"X-Delta-Sharing-{secrets.token_hex(16)}"
         self.cache = RangeCache(min(_CACHE, options.memory_budget), options.max_connections)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._plans: dict[str, _Open] = {}
         self._keys = itertools.count()
         self._closed = False
@@ -86,6 +83,7 @@ class Gateway:
                 "to an address of the driver"
             ) from None
         self.host, self.port = host, int(self._server.server_address[1])
+        super().__init__()
         thread = threading.Thread(target=self._serve, name="delta-sharing-gateway", daemon=True)
         try:
             thread.start()
@@ -173,8 +171,9 @@ class Gateway:
             _cancel(each.files)
         self.cache.close()
 
-    def leave(self) -> None:
-        """Close the socket in a forked process, whose parent listens on it."""
+    def after_fork(self) -> None:
+        """Leave the gateway to the parent, which listens on its socket; its threads do not exist here."""
+        self._closed = True
         self._server.socket.close()
 
     def _serve(self) -> None:
@@ -203,10 +202,11 @@ def gateway_of(context: SparkContext, host: str, options: TransportOptions) -> G
     Raises:
         SparkError: the address cannot be used, or the gateway listens on another one.
     """
-    with _lock:
-        gateway = _gateways.get(context)
+    kept = kept_for(context)
+    with kept.lock:
+        gateway = kept.gateway
         if gateway is None or gateway.has_ended():
-            gateway = _gateways[context] = Gateway(context, host, options)
+            gateway = kept.gateway = Gateway(context, host, options)
             logger.info("the gateway for Spark listens on %s:%d", gateway.host, gateway.port)
     if gateway.host != host:
         raise SparkError(
@@ -214,16 +214,3 @@ def gateway_of(context: SparkContext, host: str, options: TransportOptions) -> G
             "table is loaded with engine='native'"
         )
     return gateway
-
-
-def _after_fork() -> None:
-    """Leave the gateways to the parent; its threads and connections do not exist here."""
-    global _lock
-    _lock = threading.Lock()
-    for gateway in list(_gateways.values()):
-        gateway.leave()
-    _gateways.clear()
-
-
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_after_fork)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SparkError
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from delta_sharing_client.spark.gateway import Gateway
 
 logger = module_logger(__name__)
 
@@ -26,7 +28,31 @@ REPLACES_DATA_SOURCES_SINCE: Final = (4, 1)
 #: Spark starts a task per file, up to this number, to look at files.
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
-_cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+#: The attribute of a Spark context, or of a Connect session, with its `SessionState`.
+_ATTRIBUTE: Final = "_delta_sharing_state"
+
+
+class SessionState:
+    """What this package keeps for a Spark context or a Connect session, as long as that exists.
+
+    Attributes:
+        lock: held while one of the others is made.
+        cores: how many tasks can run at a time, once that is known.
+        has_code: whether the zip of this package was added.
+        gateway: the gateway of the context, once there is one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock()
+        self.cores: int | None = None
+        self.has_code = False
+        self.gateway: Gateway | None = None
+
+
+def kept_for(owner: Any) -> SessionState:
+    """Return what is kept for a Spark context or a Connect session."""
+    found: SessionState = vars(owner).setdefault(_ATTRIBUTE, SessionState())
+    return found
 
 
 def session_for(spark: SparkSession | None) -> SparkSession:
@@ -72,11 +98,17 @@ def is_connect(spark: SparkSession) -> bool:
     return ".connect." in type(spark).__module__
 
 
+def owner_of(spark: SparkSession) -> Any:
+    """Return what has the state of a session: a Connect session, or the context that classic sessions share."""
+    return spark if is_connect(spark) else spark.sparkContext
+
+
 def core_count(spark: SparkSession) -> int:
     """Return how many tasks can run at a time; looked up once per session."""
-    if spark not in _cores:
-        _cores[spark] = _count_cores(spark)
-    return _cores[spark]
+    kept = kept_for(owner_of(spark))
+    if kept.cores is None:
+        kept.cores = _count_cores(spark)
+    return kept.cores
 
 
 def _count_cores(spark: SparkSession) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 import sys
 import time
@@ -13,7 +12,7 @@ from urllib.parse import urljoin
 
 import urllib3
 
-from delta_sharing_client.fork_safe import ForkSafeLock
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.tracebacks import clear_frames
@@ -29,7 +28,7 @@ _MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
-class BaseTransport:
+class BaseTransport(ForkAware):
     """Connection pools with the connections of given factories, by scheme; a forked process makes its own.
 
     The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
@@ -45,8 +44,8 @@ class BaseTransport:
         self._connections = connections
         self._lock = ForkSafeLock()
         self._adapters: dict[str, PooledAdapter] = {}
-        self._pid = os.getpid()
         self._tls_files = existing_files(options)
+        super().__init__()
 
     def close(self) -> None:
         """Close the pooled connections; the transport can go on being used."""
@@ -55,6 +54,10 @@ class BaseTransport:
             self._adapters.clear()
         for adapter in adapters:
             adapter.close()
+
+    def after_fork(self) -> None:
+        """Make new pools: a child must not use its parent's connections."""
+        self._adapters = {}
 
     def __enter__(self) -> Self:
         return self
@@ -111,9 +114,6 @@ class BaseTransport:
     def _adapter_for(self, origin: str) -> PooledAdapter:
         scheme = origin.partition(":")[0].lower()
         with self._lock:
-            if self._pid != os.getpid():  # a child must not use its parent's connections
-                self._adapters = {}
-                self._pid = os.getpid()
             adapter = self._adapters.get(scheme)
             context = self._tls_context(adapter) if scheme == "https" else None
             if adapter is None or adapter.context is not context:

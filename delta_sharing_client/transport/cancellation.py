@@ -7,14 +7,13 @@ its socket ends this wait at once.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
-from delta_sharing_client.fork_safe import ForkSafeLock
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 
 
 class Cancellation(threading.Event):
@@ -48,8 +47,8 @@ class _Use(threading.local):
     event: threading.Event | None = None
 
 
-class SocketRegistry:
-    """The sockets of a transport, each with the process and the event that it is used for.
+class SocketRegistry(ForkAware):
+    """The sockets of a transport, each with the event that it is used for.
 
     Every reference from here is weak. A connection in a pool refers to its registry, and an event to its
     transport: a strong reference from the registry to the event would keep the pool, and with it the connection.
@@ -57,8 +56,13 @@ class SocketRegistry:
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
-        self._users: weakref.WeakKeyDictionary[socket.socket, tuple[int, _Reference]] = weakref.WeakKeyDictionary()
+        self._users: weakref.WeakKeyDictionary[socket.socket, _Reference] = weakref.WeakKeyDictionary()
         self._thread = _Use()
+        super().__init__()
+
+    def after_fork(self) -> None:
+        """Forget the sockets: a shutdown would break them in the parent too."""
+        self._users = weakref.WeakKeyDictionary()
 
     def use_for(self, event: threading.Event | None) -> None:
         """Register the sockets that this thread uses from now on for an event, or for none."""
@@ -70,20 +74,16 @@ class SocketRegistry:
             return
         event = self._thread.event
         with self._lock:
-            self._users[sock] = os.getpid(), _no_event if event is None else weakref.ref(event)
+            self._users[sock] = _no_event if event is None else weakref.ref(event)
         if event is not None and event.is_set():
             _shut_down(sock)
 
     def shut_down(self, event: threading.Event | None = None) -> None:
-        """Shut down the sockets in use for an event, or all of them; calls that wait for them raise an error.
-
-        Sockets from before a fork are skipped: a shutdown would break them in the parent too.
-        """
-        own = os.getpid()
+        """Shut down the sockets in use for an event, or all of them; calls that wait for them raise an error."""
         with self._lock:
             users = list(self._users.items())
-        for sock, (pid, user) in users:
-            if pid == own and (event is None or user() is event):
+        for sock, user in users:
+            if event is None or user() is event:
                 _shut_down(sock)
 
 

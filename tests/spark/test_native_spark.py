@@ -116,6 +116,12 @@ def bytes_of(server: SharingServer) -> int:
 # -- what is read
 
 
+def gateway_of(spark: SparkSession) -> gateways.Gateway:
+    found = kept_for(spark.sparkContext).gateway
+    assert found is not None
+    return found
+
+
 @needs_native
 @pytest.mark.parametrize("mode", ["none", "name"])
 def test_partition_values_under_names_in_another_case_or_logical_names(
@@ -305,10 +311,10 @@ def test_expired_urls_are_renewed(spark: SparkSession, root: Path, monkeypatch: 
         frame = client.table("s.s.t").scan().to_spark(spark, engine="native")
         for _ in range(2):
             clock.advance(lifetime.total_seconds() + 1)
-            gateways._gateways[spark.sparkContext].cache.forget(None)
+            gateway_of(spark).cache.forget(None)
             assert frame.selectExpr("count(b)").first()[0] == 3 * ROWS
-            for plan in gateways._gateways[spark.sparkContext]._plans.values():
-                gateways._gateways[spark.sparkContext].cache.forget(plan.files)
+            for plan in gateway_of(spark)._plans.values():
+                gateway_of(spark).cache.forget(plan.files)
 
 
 @needs_native
@@ -339,7 +345,7 @@ def test_a_plan_lives_as_long_as_java_needs_it(
     """The DataFrame of Python may be gone while a view is left."""
     frame = load()
     frame.createOrReplaceTempView("held")
-    (key,) = list(gateways._gateways[spark.sparkContext]._plans)[-1:]
+    (key,) = list(gateway_of(spark)._plans)[-1:]
     del frame
     monkeypatch.setattr(gateways, "LINGER", -1.0)
     jvm: Any = spark._jvm
@@ -348,7 +354,7 @@ def test_a_plan_lives_as_long_as_java_needs_it(
         gc.collect()
         jvm.System.gc()
         load()
-        return gateways._gateways[spark.sparkContext].plan(key) is None
+        return gateway_of(spark).plan(key) is None
 
     assert not collect()
     assert spark.sql("SELECT sum(a) FROM held").first() is not None
@@ -358,7 +364,7 @@ def test_a_plan_lives_as_long_as_java_needs_it(
 @needs_native
 def test_a_gateway_that_is_gone_is_a_clear_error(spark: SparkSession, load: Callable[..., Any]) -> None:
     frame = load()
-    gateways._gateways[spark.sparkContext].close()
+    gateway_of(spark).close()
     message = r"(?s)webhdfs://127\.0\.0\.1:\d+/delta-sharing/s\.s\.t/.*(Connection refused|load it again)"
     with pytest.raises(Exception, match=message):
         frame.agg({"b": "sum"}).collect()
@@ -395,7 +401,8 @@ import json, sys, urllib.request
 from pathlib import Path
 from pyspark.sql import SparkSession
 import delta_sharing_client as ds
-from delta_sharing_client.spark import gateway, native_dataframe
+from delta_sharing_client.spark import native_dataframe
+from delta_sharing_client.spark.session import kept_for
 
 native_dataframe.SMALLEST = 0
 profile, folder = sys.argv[1], Path(sys.argv[2])
@@ -417,7 +424,7 @@ frame.cache().count()
 print("rows:", frame.count())
 frame.unpersist()
 (folder.parent / "t" / "good.parquet").write_bytes(b"x" * 100)
-gateways = list(gateway._gateways.values())
+gateways = [kept_for(spark.sparkContext).gateway]
 for plan in gateways[0]._plans.values():
     plan.files.cache.forget(plan.files)
     for file in plan.files.files:

@@ -7,20 +7,25 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, Final
 
-from delta_sharing_client.fork_safe import ForkSafeLock
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 
 #: Lifetime of a cached log after its last use.
 EXPIRY: Final = timedelta(hours=1)
 _CACHED_LOGS: Final = 1_000
 
 
-class LogCache:
-    """A cache of logs by table and options. May be used by several threads."""
+class LogCache(ForkAware):
+    """A cache of logs by table and options. May be used by several threads; empty in a forked process."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
         #: The least recently used log is the first one.
         self._logs: dict[tuple[str, Hashable], tuple[float, Any]] = {}
+        super().__init__()
+
+    def after_fork(self) -> None:
+        """Remove the logs: drivers of object stores are not used in a process forked from that which opened them."""
+        self._logs = {}
 
     def get(self, table: str, options: Hashable, open_log: Callable[[], Any]) -> Any:
         """Return the log of a table; `open_log` opens it if it is not in the cache, or has expired."""

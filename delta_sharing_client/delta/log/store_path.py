@@ -154,15 +154,12 @@ def open_location(location: str, storage_options: Mapping[str, Any] | None) -> L
 
 
 def digest_of(location: str, storage_options: Mapping[str, Any] | None) -> str:
-    """Return a hash of the options, so that a cache has no credentials in its keys; empty for a local directory.
-
-    Drivers are not used in a process forked from that which opened them, so the process is part of it.
-    """
+    """Return a hash of the options, so that a cache has no credentials in its keys; empty for a local directory."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise TypeError(f"storage_options is a dict, not {type(storage_options).__name__}")
     if _URL.match(location) is None:
         return ""
-    text = repr((os.getpid(), sorted((storage_options or {}).items(), key=lambda item: item[0])))
+    text = repr(sorted((storage_options or {}).items(), key=lambda item: item[0]))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -379,13 +380,16 @@ def test_options_of_a_local_directory_are_refused(tmp_path: Path) -> None:
         ds.DeltaLog.for_table(tmp_path, storage_options={"a": 1})
 
 
-def test_logs_are_cached_by_their_options_and_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_logs_are_cached_by_their_options_and_process() -> None:
     assert log_of() is log_of(TABLE + "/")
     assert log_of(storage_options={"key": "a"}) is not log_of(storage_options={"key": "b"})
     kept = log_of()
-    with monkeypatch.context() as forked:
-        forked.setattr("os.getpid", lambda: -1)
-        assert log_of() is not kept
+    child = os.fork()
+    if not child:
+        os._exit(int(log_of() is kept))
+    assert os.waitpid(child, 0)[1] == 0
     assert log_of() is kept
     ds.DeltaLog.invalidate_cache(TABLE)
     assert log_of() is not kept
