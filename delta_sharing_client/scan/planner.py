@@ -108,23 +108,8 @@ class Planner(typing.Protocol[Options, Plan]):
         """Return which files to read, and how; fetches none of them."""
 
 
-class _Binding(Struct, frozen=True):
-    """A scan's columns and row filter, bound to the metadata of a table.
-
-    Attributes:
-        protocol, metadata: the table's.
-        spec: what to read of each file.
-        hints: the row filter in the notations of servers; None if there is none.
-    """
-
-    protocol: Protocol
-    metadata: Metadata
-    spec: ReadSpec
-    hints: Hints | None
-
-
 class _Binder:
-    """Binds one scan; metadata that do not change between two answers are bound once.
+    """Binds the columns and the row filter of one scan; metadata that do not change are bound once.
 
     Args:
         options: the scan.
@@ -134,27 +119,21 @@ class _Binder:
     def __init__(self, options: ScanOptions, what: str) -> None:
         self._options = options
         self._what = what
-        self._binding: _Binding | None = None
+        self._bound: tuple[Protocol, Metadata, ReadSpec] | None = None
 
-    def bind(self, protocol: Protocol, metadata: Metadata) -> _Binding:
-        """Return the binding to the metadata of a table.
-
-        Raises:
-            UnsupportedTableError: the table needs something that this release cannot read.
-            ColumnError, FilterError: the projection or the filter does not fit the table.
-        """
-        last = self._binding
-        if last is None or (last.protocol, last.metadata) != (protocol, metadata):
+    def spec(self, protocol: Protocol, metadata: Metadata) -> ReadSpec:
+        """Return what to read of each file; raises as `scan_spec`."""
+        if self._bound is None or self._bound[:2] != (protocol, metadata):
             from delta_sharing_client.scan.data_skipping import scan_spec
 
-            spec = scan_spec(self._options, protocol, metadata, self._what)
-            hints = None
-            if self._options.filters:
-                from delta_sharing_client.scan.query_hints import Hints
+            self._bound = protocol, metadata, scan_spec(self._options, protocol, metadata, self._what)
+        return self._bound[2]
 
-                hints = Hints.of_table(spec, protocol, metadata)
-            self._binding = last = _Binding(protocol, metadata, spec, hints)
-        return last
+    def hints(self, protocol: Protocol, metadata: Metadata) -> Hints:
+        """Return the row filter as hints for the server; raises as `scan_spec`."""
+        from delta_sharing_client.scan.query_hints import Hints
+
+        return Hints.of_table(self.spec(protocol, metadata), protocol, metadata)
 
 
 class ServerPlanner(Struct, frozen=True):
@@ -189,11 +168,14 @@ class ServerPlanner(Struct, frozen=True):
         return plan
 
     def _plan(self, options: ScanOptions) -> ScanPlan:
-        if options.limit == 0:
-            return self._plan_nothing(options)
         latest = options.version is None and options.timestamp is None
         request = replace(options.request(), include_refresh_token=latest)
         binder = _Binder(options, self._what)
+        if options.limit == 0:
+            info = self._table_info(options)
+            return self._planned(
+                Answer(info.version, info.protocol, info.metadata, [], None, request), options, binder
+            )
         if options.filters:
             return self._plan_filtered(options, request, binder)
         if options.limit is not None:
@@ -208,7 +190,7 @@ class ServerPlanner(Struct, frozen=True):
             answer = self._query(request, binder, hints)
             if answer.complete:
                 break
-            hints = binder.bind(answer.protocol, answer.metadata).hints
+            hints = binder.hints(answer.protocol, answer.metadata)
         else:
             answer = self._query(request, binder)
         if described is not None:
@@ -224,13 +206,13 @@ class ServerPlanner(Struct, frozen=True):
             if known is not None:
                 # If the filter does not fit, the table may have changed since.
                 with contextlib.suppress(ColumnError, FilterError, UnsupportedTableError):
-                    return binder.bind(known.protocol, known.metadata).hints
+                    return binder.hints(known.protocol, known.metadata)
             elif (inferred := inferred_predicate(options.filters)) is not None:
                 from delta_sharing_client.scan.query_hints import Hints
 
                 return Hints.of_inferred(inferred)
             described = self._describe(options)
-        return None if described is None else binder.bind(described.protocol, described.metadata).hints
+        return None if described is None else binder.hints(described.protocol, described.metadata)
 
     def _plan_first_rows(
         self, options: ScanOptions, request: QueryRequest, binder: _Binder, limit: int
@@ -259,9 +241,9 @@ class ServerPlanner(Struct, frozen=True):
         def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner | None:
             from delta_sharing_client.scan.data_skipping import TaskPlanner
 
-            bound = binder.bind(protocol, metadata)
-            outdated = hints is not None and bound.hints is not None and not hints.agree_with(bound.hints)
-            return None if outdated else TaskPlanner(bound.spec)
+            if hints is not None and not hints.agree_with(binder.hints(protocol, metadata)):
+                return None
+            return TaskPlanner(binder.spec(protocol, metadata))
 
         return self.rest.query_table(self.table, hints.added_to(request) if hints else request, convert)
 
@@ -277,7 +259,7 @@ class ServerPlanner(Struct, frozen=True):
             version=answer.version,
             protocol=answer.protocol,
             metadata=answer.metadata,
-            spec=binder.bind(answer.protocol, answer.metadata).spec,
+            spec=binder.spec(answer.protocol, answer.metadata),
             tasks=tasks,
             skipped=skipped,
             limit=options.limit,
@@ -297,19 +279,6 @@ class ServerPlanner(Struct, frozen=True):
     def _table_info(self, options: ScanOptions) -> TableInfo:
         return self.rest.table_metadata(
             self.table, options.formats, version=options.version, timestamp=options.timestamp
-        )
-
-    def _plan_nothing(self, options: ScanOptions) -> ScanPlan:
-        info = self._table_info(options)
-        return ScanPlan(
-            table=self.table,
-            version=info.version,
-            protocol=info.protocol,
-            metadata=info.metadata,
-            spec=_Binder(options, self._what).bind(info.protocol, info.metadata).spec,
-            tasks=(),
-            skipped={},
-            limit=0,
         )
 
     def _describe(self, options: ScanOptions) -> TableInfo | None:

@@ -27,19 +27,18 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 def check_time_travel(
     actions: Iterator[Decoded], *, request: QueryRequest, answered: int | None, what: str
 ) -> Iterator[Decoded]:
-    """Return the actions of an answer, with a check of each.
+    """Yield the actions of an answer, with a check of each.
 
     Args:
         actions: the actions.
-        request: requested a version, a time or the latest version.
+        request: requests a version, a time or the latest version.
         answered: the version in the answer's header.
         what: the table, for messages.
 
     Raises:
-        VersionMismatchError: the answer is for another version, or for a version that is newer than the time;
-            raised here or during iteration.
+        VersionMismatchError: the answer is for another version, or for a version that is newer than the time.
     """
-    version, timestamp = request.version, request.timestamp
+    version, timestamp = request.version, wire_timestamp(request.timestamp)
     if version is not None and answered not in (None, version):
         raise VersionMismatchError(
             f"{what}: requested version {version}, the server answered for version {answered}",
@@ -47,16 +46,12 @@ def check_time_travel(
             actual=answered,
         )
     if version is None and timestamp is None:
-        return actions
-    return _checked(actions, answered if version is None else version, wire_timestamp(timestamp), what)
-
-
-def _checked(
-    actions: Iterator[Decoded], version: int | None, timestamp: str | None, what: str
-) -> Iterator[Decoded]:
-    requested = (
-        f"version {version}" if timestamp is None else f"{timestamp}, which is version {version} by its header,"
-    )
+        yield from actions
+        return
+    requested = f"version {version}"
+    if timestamp is not None:
+        version = answered
+        requested = f"{timestamp}, which is version {version} by its header,"
     # The last commit time in milliseconds; a server may round the time up.
     last = None if timestamp is None else (parse_iso8601(timestamp) - _EPOCH) // _MILLISECOND + 1
     for action in actions:

@@ -13,7 +13,7 @@ from delta_sharing_client.wire.requests import ChangesRequest, Request
 def check_view_changes(
     actions: Iterator[Decoded], *, request: Request, answered: int | None, what: str
 ) -> Iterator[Decoded]:
-    """Return the actions of an answer, with a check of each.
+    """Yield the actions of an answer, with a check of each.
 
     Args:
         actions: the actions of an answer with the capability `cdfonviews=true`.
@@ -23,8 +23,7 @@ def check_view_changes(
 
     Raises:
         ViewChangesError: the request needs versions.
-        ProtocolError: the answer has a version, a file without a time, or one with a deletion vector; raised here
-            or during iteration.
+        ProtocolError: the answer has a version, a file without a time, or one with a deletion vector.
     """
     if not isinstance(request, ChangesRequest) or not request.views:
         raise ViewChangesError(
@@ -39,10 +38,6 @@ def check_view_changes(
         raise ProtocolError(
             f"{what}: the answer is marked as the changes of a view, and its header has version {answered}"
         )
-    return _checked(actions, what)
-
-
-def _checked(actions: Iterator[Decoded], what: str) -> Iterator[Decoded]:
     for action in actions:
         for file in action if isinstance(action, FileBlock) else ():
             fault = None

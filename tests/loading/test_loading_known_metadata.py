@@ -137,13 +137,11 @@ def test_metadata_that_do_not_change_are_bound_once() -> None:
     binder = planner._Binder(ScanOptions(filters=[("id", ">", 1)]), "table s.s.t")
     fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in ("id", "n")]
     schemas = [json.dumps({"type": "struct", "fields": fields[: count + 1]}) for count in range(2)]
-    known, same, changed = (
-        binder.bind(Protocol(1), Metadata("m", schemas[count], partition_columns=("id",))) for count in (0, 0, 1)
-    )
-    assert same is known
-    assert changed is not known
-    assert known.hints is not None
-    assert changed.hints == known.hints
+    known, same, changed = (Metadata("m", schemas[count], partition_columns=("id",)) for count in (0, 0, 1))
+    spec, hints = binder.spec(Protocol(1), known), binder.hints(Protocol(1), known)
+    assert binder.spec(Protocol(1), same) is spec
+    assert binder.spec(Protocol(1), changed) is not spec
+    assert binder.hints(Protocol(1), changed) == hints
 
 
 class TestInferredTypes:
