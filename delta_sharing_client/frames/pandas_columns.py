@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Decimals of a column that are known by their value, at most, to share their objects.
-_MOST_SHARED: Final = 1_000_000
+_MOST_SHARED: Final = 200_000
 _NOT_A_TIME: Final = int(np.iinfo(np.int64).min)
 
 
@@ -173,7 +173,7 @@ class _Decimals:
         self._kind = kind
         self._repeats = True
         self._keys: pa.Array = pa.nulls(0)
-        self._shared: Any = np.empty(0, object)
+        self._shared: Any = np.full(1, None)  # the objects of the keys, and None
         self._objects = _GrowableArray(object, rows)
 
     def add(self, values: pa.ChunkedArray) -> None:
@@ -181,33 +181,28 @@ class _Decimals:
         if not self._repeats:
             target[:] = values.to_pandas(use_threads=False).to_numpy()
             return
-        encoded = _decimal_keys(values).dictionary_encode()
-        places = self._places(encoded.dictionary)
-        indices = pc.fill_null(places.take(encoded.indices), len(self._shared) - 1)
-        np.take(self._shared, indices.to_numpy(), out=target, mode="clip")
-        self._repeats = 2 * len(encoded.dictionary) <= len(values)
+        keys = _decimal_keys(values)
+        if keys.type != self._keys.type or len(self._keys) > _MOST_SHARED:
+            self._keys, self._shared = keys[:0], np.full(1, None)
+        places = pc.index_in(keys, value_set=self._keys)
+        if places.null_count > keys.null_count:
+            new = pc.unique(keys.filter(places.is_null()).drop_null())
+            objects = _decimals(new, self._kind).to_pandas(use_threads=False).to_numpy()
+            self._keys = pa.concat_arrays([self._keys, new])
+            self._shared = np.concatenate([self._shared[:-1], objects, self._shared[-1:]])
+            self._repeats = 2 * len(new) <= len(values)
+            places = pc.index_in(keys, value_set=self._keys)
+        places = places.fill_null(len(self._shared) - 1)
+        np.take(self._shared, places.to_numpy(), out=target, mode="clip")
 
     def finish(self) -> pd.Series:
         import pandas as pd
 
         return pd.Series(self._objects.result(), dtype=object, copy=False)
 
-    def _places(self, keys: pa.Array) -> pa.Array:
-        """Return the positions of the objects of keys among the shared ones, the last of which is None."""
-        if keys.type != self._keys.type or len(self._keys) > _MOST_SHARED:
-            self._keys, self._shared = keys[:0], np.full(1, None)
-        places = pc.index_in(keys, value_set=self._keys)
-        if places.null_count:
-            self._keys = pa.concat_arrays([self._keys, keys.filter(places.is_null())])
-            added = _decimals(self._keys[len(self._shared) - 1 :], self._kind)
-            objects = added.to_pandas(use_threads=False).to_numpy()
-            self._shared = np.concatenate([self._shared[:-1], objects, self._shared[-1:]])
-            places = pc.index_in(keys, value_set=self._keys)
-        return places
-
 
 def _decimal_keys(values: pa.ChunkedArray) -> pa.Array:
-    """Return decimals as their unscaled integers if these have 64 bits: the others take thrice as long to encode."""
+    """Return decimals as their unscaled integers if these have 64 bits: the others take thrice as long to compare."""
     unscaled = [_unscaled(chunk) for chunk in values.chunks]
     chunks = [keys for keys in unscaled if keys is not None]
     if not chunks or len(chunks) < len(unscaled):

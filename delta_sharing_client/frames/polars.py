@@ -24,8 +24,9 @@ def to_polars(
 ) -> pl.DataFrame:
     """Return batches of `schema` as a polars frame, which is made of a frame for each group of batches.
 
-    polars has another layout for text. It writes the text of a group while the next groups are fetched and decoded,
-    and their memory is used again; from one stream of all batches it would do so after the last of them.
+    polars needs views of texts. They are made while the next groups are fetched and decoded, without the
+    interpreter's lock, and the memory of offsets and short texts is used again. polars would make them of one
+    stream of all batches after the last one, and hold that memory.
 
     Raises:
         MissingDependencyError: polars is not installed.
@@ -36,17 +37,32 @@ def to_polars(
     except ImportError:
         raise MissingDependencyError(package="polars", extra="polars", purpose="Loading into polars") from None
     arrow = arrow_schema(schema, variant)
-    # A frame of its own for each column: columns that share a stream share its memory, all of it.
-    columns = [pa.schema([field]) for field in arrow] or [arrow]
-    frames: list[list[pl.DataFrame]] = [[] for _ in columns]
+    viewed = pa.schema([field.with_type(_viewed(field.type)) for field in arrow])
+    frames: list[pl.DataFrame] = []
     for group in grouped(batches):
-        for position, column in enumerate(columns):
-            parts = [batch.select([position][: len(column)]) for batch in group]
-            frames[position].append(pl.DataFrame(pa.RecordBatchReader.from_batches(column, parts)))
-        group.clear()
-    if not all(frames):
+        frames.append(pl.DataFrame(pa.RecordBatchReader.from_batches(viewed, _cast(group, viewed))))
+    if not frames:
         return pl.DataFrame(pa.RecordBatchReader.from_batches(arrow, []))
-    return pl.concat([pl.concat(parts, rechunk=False) for parts in frames], how="horizontal")
+    return pl.concat(frames, rechunk=False)
+
+
+def _cast(group: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a group with the types of a schema, and empty the group."""
+    while group:
+        batch = group.pop(0)
+        pairs = zip(batch.columns, schema.types, strict=True)
+        columns = [column if column.type == kind else column.cast(kind) for column, kind in pairs]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch
+
+
+def _viewed(kind: pa.DataType) -> pa.DataType:
+    """Return the type of views of a text or binary type, if Arrow can cast to it; otherwise the same type."""
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return kind
+    try:
+        return pa.nulls(0, kind).cast("string_view" if pa.types.is_string(kind) else "binary_view").type
+    except (pa.ArrowException, ValueError):  # a release of pyarrow without views or this cast
+        return kind
 
 
 def to_lazy(source: PushdownSource) -> pl.LazyFrame:
