@@ -32,11 +32,6 @@ T = TypeVar("T")
 #: Converts the decoded actions of an answer; called once per attempt.
 Read: TypeAlias = Callable[[Response, Iterator[Decoded]], T]
 
-#: The first and the longest wait between two polls, in seconds, and the ratio of each wait to the one before.
-_FIRST_WAIT: Final = 0.5
-_LONGEST_WAIT: Final = 10.0
-_GROWTH: Final = 1.5
-
 _BAD_REQUEST: Final = 400
 #: Fields of the body of a poll.
 _PAGING: Final = ("maxFiles", "pageToken")
@@ -98,22 +93,15 @@ class TableQuery:
         return self._poll(request, read)
 
     def _poll(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T:
-        began = self._caller.retrier.clock()
-        wait = _FIRST_WAIT
-        while isinstance(answer := self._send(request, read), QueryStatus):
-            waited = self._caller.retrier.clock() - began
-            left = self._deadline - waited
-            if left <= 0:
-                raise QueryError(
-                    what=self._table.what,
-                    server_message=f"query {answer.query_id} is still pending after {waited:.0f} s; "
-                    "raise TransportOptions.query_deadline, or read fewer rows",
-                )
-            self._query_id = answer.query_id
-            pause = min(max(wait, answer.retry_after or 0.0), left)
-            logger.debug("%s: query %s is pending, next poll in %.1f s", self._table.what, self._query_id, pause)
-            self._caller.retrier.sleep(pause)
-            wait = min(wait * _GROWTH, _LONGEST_WAIT)
+        retrier = self._caller.retrier
+        began = retrier.clock()
+        answer = retrier.poll(lambda: self._send(request, read), _least_wait, self._deadline)
+        if isinstance(answer, QueryStatus):
+            raise QueryError(
+                what=self._table.what,
+                server_message=f"query {answer.query_id} is still pending after {retrier.clock() - began:.0f} s; "
+                "raise TransportOptions.query_deadline, or read fewer rows",
+            )
         return answer
 
     def _send(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T | QueryStatus:
@@ -137,9 +125,15 @@ class TableQuery:
                 limit=self._limit,
             )
             if isinstance(actions, QueryStatus):
+                self._query_id = actions.query_id
+                logger.debug("%s: query %s is pending", self._table.what, actions.query_id)
                 return replace(actions, retry_after=parse_retry_after(response.headers))
             check_file_ids(response, request, self._table.what)
             return read(response, actions)
 
         headers = request_headers(request, asynchronous=self._asynchronous)
         return self._caller.call("POST", resource, read_or_wait, headers=headers, body=body)
+
+
+def _least_wait(answer: object) -> float | None:
+    return (answer.retry_after or 0.0) if isinstance(answer, QueryStatus) else None

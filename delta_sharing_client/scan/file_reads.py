@@ -36,9 +36,9 @@ from delta_sharing_client.storage.byte_source import (
     StorageReader,
     Transfers,
 )
-from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.tracebacks import without_frames
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.retry import RetryBudget
 
 if TYPE_CHECKING:
     from delta_sharing_client.parquet.deletion_vector import RowPositions

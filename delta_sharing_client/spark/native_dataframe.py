@@ -22,8 +22,8 @@ from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_pl
 from delta_sharing_client.spark.session import core_count, is_connect, spark_version, with_setting
 from delta_sharing_client.spark.stored_columns import Footer, parse_footer
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
-from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.retry import RetryBudget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -12,7 +12,7 @@ from msgspec import Struct
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import BufferPool
-from delta_sharing_client.storage.retry_budget import RetryBudget
+from delta_sharing_client.transport.retry import RetryBudget
 
 T = TypeVar("T")
 

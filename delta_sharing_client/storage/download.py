@@ -35,14 +35,12 @@ from delta_sharing_client.storage.byte_source import (
 from delta_sharing_client.storage.file_transport import FileResponse, FileTransport
 from delta_sharing_client.storage.received_range import ReceivedRange
 from delta_sharing_client.transport.cancellation import Cancellation
-from delta_sharing_client.transport.retry import JITTER, Backoff, RetryLater, is_retryable
+from delta_sharing_client.transport.retry import JITTER, Attempt, Retrier
 
 T = TypeVar("T")
 
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
-#: Number of new bytes that counts as progress.
-_PROGRESS: Final = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 
 
@@ -74,7 +72,7 @@ class DownloadReader(StorageReader):
     ) -> None:
         super().__init__(options)
         self.transport = transport
-        self.backoff = Backoff.of(options, rng)
+        self.retrier = Retrier(options, random=rng, downloads=True)
         self.sleep = sleep
 
     def source(
@@ -148,18 +146,18 @@ class Download:
                     self._transfers.budget.give_back()
                 return result
             self._etag = None
-            self._pause(self._reader.backoff.seconds(1))
+            self._pause(self._reader.retrier.backoff(1))
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
         """Read the whole file."""
-        part = ReceivedRange(0, self._size or None, buffers=buffers)
+        part = ReceivedRange(self._id, 0, self._size or None, buffers=buffers)
         self._fill(part, ranged=False)
         return part.result()
 
     def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
         """Read a range; from a store that ignores ranges the whole file is fetched once."""
         if self._whole is None:
-            part = ReceivedRange(start, stop, view)
+            part = ReceivedRange(self._id, start, stop, view)
             try:
                 self._fill(part, ranged=True)
             except _NoRanges:
@@ -180,59 +178,36 @@ class Download:
 
     def _fill(self, part: ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range until it is complete."""
-        # Not a `Retrier`: progress resets the number of failures, and a retry continues the range.
-        options = self._reader.options
-        longest_wait = options.api_deadline.total_seconds()
-        failures = tries = 0
-        furthest = part.position
-        started = time.monotonic()
-        enough = _PROGRESS if part.stop is None else min(_PROGRESS, max(1, (part.stop - part.start) // 16))
+
+        def request(attempt: Attempt) -> None:
+            try:
+                self._request_range(part, ranged=ranged)
+            except DeltaSharingError:
+                self._check_cancelled()
+                raise
+            finally:
+                attempt.has_progress = part.has_progress()
+
+        self._reader.retrier.call(
+            request, sleep=self._pause, budget=self._transfers.budget, give_up=self._given_up
+        )
+
+    def _given_up(self, error: DeltaSharingError, message: str) -> StorageError:
+        status = error.status if isinstance(error, StorageError) else None
+        return StorageError(message.removeprefix(f"file {self._id}: "), file_id=self._id, status=status)
+
+    def _request_range(self, part: ReceivedRange, *, ranged: bool) -> None:
+        """Request the missing bytes of a range once, and again with each URL that replaces an expired one."""
         while True:
             self._check_cancelled()
             url = self._present_url()
-            tries += 1
-            retry_after = 0.0
             try:
-                self._request_range(url, part, ranged=ranged)
-                return
+                return self._send(url, part, ranged=ranged)
             except UrlExpiredError as expired:
                 self._renew(url, expired)
-                continue
-            except RetryLater as later:
-                error, retry_after = later.error.with_traceback(None), later.seconds
-            except DeltaSharingError as failure:
-                self._check_cancelled()
-                if not is_retryable(failure):
-                    if isinstance(failure, StorageError) and not failure.file_id:
-                        raise StorageError(str(failure), file_id=self._id) from None
-                    raise
-                error = failure.with_traceback(None)  # or this frame and the error hold each other
-            if part.position - furthest >= enough:
-                furthest = part.position
-                failures = 0
-            else:
-                failures += 1
-            if failures >= options.storage_attempts:
-                why = f"{failures} times in a row without progress"
-            elif retry_after > longest_wait:
-                why = f"the store asks to wait {retry_after:.0f} s, more than {longest_wait:g} s"
-            elif failures and self._transfers.budget is not None and not self._transfers.budget.take(error):
-                why = "the retries that all files of the load share are used up"
-            else:
-                self._pause(max(self._reader.backoff.seconds(max(failures, 1)), retry_after))
-                continue
-            raise self._given_up(error, tries, time.monotonic() - started, why)
 
-    def _given_up(self, error: DeltaSharingError, tries: int, seconds: float, why: str) -> StorageError:
-        status = error.status if isinstance(error, StorageError) else None
-        text = str(error).removeprefix(f"file {self._id}: ")
-        times = "1 attempt" if tries == 1 else f"{tries} attempts"
-        return StorageError(
-            f"{text} (gave up after {times} over {seconds:.1f} s: {why})", file_id=self._id, status=status
-        )
-
-    def _request_range(self, url: SecretUrl, part: ReceivedRange, *, ranged: bool) -> None:
-        """Request the missing bytes of a range once, and receive them."""
+    def _send(self, url: SecretUrl, part: ReceivedRange, *, ranged: bool) -> None:
+        """Request the missing bytes of a range, and receive them."""
         headers: dict[str, str] = {}
         if ranged or part.position > part.start:
             headers["Range"] = f"bytes={part.position}-{'' if part.stop is None else part.stop - 1}"

@@ -16,6 +16,8 @@ PRIVATE: Final[dict[str, Any]] = (
 )
 _CHUNK: Final = 256 * 1024
 _MAX_RECEIVE: Final = 1024 * 1024
+#: Number of new bytes that counts as progress, at most.
+_PROGRESS: Final = 64 * 1024
 #: Buffers up to this size are from the interpreter's heap or the buffer pool.
 _SMALL: Final = 512 * 1024
 
@@ -27,8 +29,14 @@ class ReceivedRange:
     """
 
     def __init__(
-        self, start: int, stop: int | None, view: memoryview | None = None, buffers: BufferPool | None = None
+        self,
+        file_id: str,
+        start: int,
+        stop: int | None,
+        view: memoryview | None = None,
+        buffers: BufferPool | None = None,
     ) -> None:
+        self._id = file_id
         self.start = start
         self.stop = stop
         self.position = start
@@ -36,6 +44,8 @@ class ReceivedRange:
         self._view = view
         self._buffers = buffers
         self._grown: bytearray | None = bytearray() if stop is None else None
+        self._furthest = start
+        self._progress = _PROGRESS if stop is None else min(_PROGRESS, max(1, (stop - start) // 16))
 
     def put(self, data: bytes) -> None:
         """Add bytes at the position."""
@@ -60,6 +70,13 @@ class ReceivedRange:
             self._view = self._allocate((self.stop or 0) - self.start)
         offset = self.position - self.start
         return self._view[offset : offset + size]
+
+    def has_progress(self) -> bool:
+        """Return whether the position is further than at any time before, by enough to count as progress."""
+        if self.position - self._furthest < self._progress:
+            return False
+        self._furthest = self.position
+        return True
 
     def end_at(self, stop: int) -> None:
         """Set the end of the range; raises FileChanged if another end is known."""
@@ -91,5 +108,5 @@ class ReceivedRange:
             else:
                 self._buffer = bytearray(size) if self._buffers is None else self._buffers.take(size)
         except (OSError, OverflowError, MemoryError):
-            raise StorageError(f"not enough memory for its {size:,} bytes") from None
+            raise StorageError(f"not enough memory for its {size:,} bytes", file_id=self._id) from None
         return memoryview(self._buffer)

@@ -1,4 +1,4 @@
-"""Retries of requests to the sharing server: which errors are retried, attempts, back-off, deadline.
+"""Retries: which errors are retried, attempts, back-off, deadline, polls. tenacity repeats.
 
 Every request of the protocol only reads, POST /query included, so all are retried alike. Clock, sleep and
 randomness are arguments, so that tests run through hours of back-off without sleeping.
@@ -7,31 +7,29 @@ randomness are arguments, so that tests run through hours of back-off without sl
 from __future__ import annotations
 
 import email.utils
+import logging
+import math
 import random
-import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar, cast
 
-from msgspec import Struct
+import tenacity
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
     IncompleteResponseError,
     InsecureUrlError,
     QueryError,
+    RequestTimeoutError,
     RestError,
     TransportError,
 )
-from delta_sharing_client.messages import module_logger
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.tracebacks import clear_frames
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, with_message
 
-if TYPE_CHECKING:
-    import tenacity
-
-logger = module_logger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -42,6 +40,10 @@ JITTER: Final[Callable[[], float]] = random.SystemRandom().random
 RETRYABLE_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 _LEAST_TIMEOUT: Final = 0.001
+#: The first and the longest wait between two polls, in seconds, and the ratio of each wait to the one before.
+_FIRST_POLL_WAIT: Final = 0.5
+_LONGEST_POLL_WAIT: Final = 10.0
+_POLL_GROWTH: Final = 1.5
 
 
 class RetryLater(Exception):  # noqa: N818  # it carries an error
@@ -91,47 +93,47 @@ def parse_http_date(value: str | None) -> float | None:
         return None
 
 
-class Backoff(Struct, frozen=True, kw_only=True):
-    """Full jitter: a random wait below a bound that doubles from `base` to `cap` seconds."""
+class RetryBudget:
+    """The retries that all downloads of one load share, so that a dead store fails in seconds.
 
-    base: float
-    cap: float
-    random: Callable[[], float] = JITTER
+    Only retries without progress count. Each received file gives one back, so that a load from a busy store
+    continues. Each of the connections, on which files are fetched at a time, may fail once at the start.
+    """
 
-    @classmethod
-    def of(cls, options: TransportOptions, random: Callable[[], float]) -> Backoff:
-        """Build it from the options."""
-        return cls(
-            base=options.backoff_base.total_seconds(), cap=options.backoff_cap.total_seconds(), random=random
-        )
+    #: Retries that a time-out uses up: it takes longer than other failures.
+    TIMEOUT_COST: Final = 5
 
-    def seconds(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row, the first being 1."""
-        return self.random() * min(self.cap, self.base * 2.0 ** min(failures - 1, 60))
+    def __init__(self, files: int = 0, connections: int = 32) -> None:
+        self._maximum = 10 + min(files, connections) + files // 5
+        self._left = self._maximum
+        self._lock = threading.Lock()
 
+    def take(self, error: BaseException | None) -> bool:
+        """Use up a retry after `error`; return whether one was left."""
+        cost = self.TIMEOUT_COST if isinstance(error, RequestTimeoutError) else 1
+        with self._lock:
+            if self._left < cost:
+                return False
+            self._left -= cost
+            return True
 
-class Attempt:
-    """One attempt of a request; `timeout` is the seconds until the response must begin."""
-
-    def __init__(self, timeout: float, clock: Callable[[], float]) -> None:
-        self.timeout = timeout
-        self._clock = clock
-        self._answered_at: float | None = None
-
-    def answered(self) -> None:
-        """Record that the response has begun: from now on only stalls count, not the deadline."""
-        self._answered_at = self._clock()
-
-    def reading_time(self) -> float:
-        """Return the seconds since the response began; 0 before."""
-        return 0.0 if self._answered_at is None else self._clock() - self._answered_at
+    def give_back(self) -> None:
+        """Give one retry back, for a received file."""
+        with self._lock:
+            self._left = min(self._maximum, self._left + 1)
 
 
 class Retrier:
     """Repeats a request until it succeeds, fails permanently, or exceeds its attempts or deadline.
 
-    tenacity repeats whole requests. Downloads have a loop of their own, see `Download` in `storage/download.py`.
     Tests pass a `clock`, a `sleep` and a `random` of their own.
+
+    Args:
+        options: attempts, deadline, back-off.
+        clock: returns the seconds since some moment.
+        sleep: waits for some seconds.
+        random: returns a number from 0 to 1.
+        downloads: whether the requests are downloads: these have no deadline, and other attempts.
     """
 
     def __init__(
@@ -141,133 +143,206 @@ class Retrier:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         random: Callable[[], float] = JITTER,
+        downloads: bool = False,
     ) -> None:
-        self.attempts = options.api_attempts
-        self.deadline = options.api_deadline.total_seconds()
-        self.backoff = Backoff.of(options, random)
+        self.attempts = options.storage_attempts if downloads else options.api_attempts
+        self.longest_wait = options.api_deadline.total_seconds()
+        self.deadline = math.inf if downloads else self.longest_wait
         self.clock = clock
         self.sleep = sleep
+        self._random = random
+        self._first_bound = options.backoff_base.total_seconds()
+        self._last_bound = options.backoff_cap.total_seconds()
 
-    def call(self, function: Callable[[Attempt], T]) -> T:
+    def backoff(self, failures: int) -> float:
+        """Return the seconds to wait after so many failures in a row: random, below a bound that doubles."""
+        return self._random() * min(self._last_bound, self._first_bound * 2.0 ** min(failures - 1, 60))
+
+    def call(
+        self,
+        function: Callable[[Attempt], T],
+        *,
+        sleep: Callable[[float], None] | None = None,
+        budget: RetryBudget | None = None,
+        give_up: Callable[[DeltaSharingError, str], DeltaSharingError] = with_message,
+    ) -> T:
         """Call `function` until it returns.
 
         Args:
             function: makes one attempt with the time-out of the `Attempt`, and calls `Attempt.answered` when the
                 response begins. It raises `RetryLater` if the server sent a `Retry-After`.
+            sleep: waits between two attempts, instead of the retrier's.
+            budget: pays for retries after attempts without progress.
+            give_up: makes the final error from the last one and its message with the attempts.
 
         Raises:
             DeltaSharingError: the last attempt's error; its message has the number of attempts and their time.
         """
-        run = _Run(self, function)
-        try:
-            return run.result()
-        except DeltaSharingError as error:
-            failure = error
-        # The variables of the frames in its traceback, and in that of its context, hold the unredacted response
-        # with URLs and tokens. The message is complete without them.
-        failure.__context__ = None
-        try:
-            raise failure.with_traceback(None)
-        finally:
-            del failure  # its traceback has this frame
+        attempt = Attempt(self, sleep or self.sleep, budget)
+        _TENACITY(Attempt.make, attempt, function)
+        if attempt.retry_after is not None:
+            attempt.give_up(give_up)
+        return cast(T, attempt.value())
+
+    def poll(self, ask: Callable[[], T], least: Callable[[T], float | None], deadline: float) -> T:
+        """Call `ask` until its answer is final, or `deadline` seconds have passed; return the last answer.
+
+        Args:
+            ask: requests the answer; its errors are raised.
+            least: returns the least seconds until the next poll; None for a final answer.
+            deadline: seconds for all polls.
+        """
+        poll = _Poll(self, least, deadline)
+        _TENACITY(_Poll.make, poll, ask)
+        return cast(T, poll.value())
 
 
-class _Run(Generic[T]):
-    """The state of one call: its attempts and their time."""
+class Attempt:
+    """The present attempt of a request, with what came of it and of those before.
 
-    def __init__(self, retrier: Retrier, function: Callable[[Attempt], T]) -> None:
+    Errors do not pass through tenacity: an error and tenacity's frames would hold each other, and with them the
+    connections of a dropped client, until the garbage collector runs.
+
+    Attributes:
+        number: its number, from 1.
+        timeout: seconds until the response must begin.
+        has_progress: set by the request if it brought something that the next attempt need not repeat.
+        retry_after: the least seconds after which another attempt may succeed; None if it will not.
+    """
+
+    def __init__(
+        self, retrier: Retrier, sleep: Callable[[float], None], budget: RetryBudget | None = None
+    ) -> None:
+        self.number = 0
+        self.timeout = retrier.deadline
+        self.has_progress = False
+        self.retry_after: float | None = None
         self._retrier = retrier
-        self._function = function
-        self._started = retrier.clock()
+        self._sleep = sleep
+        self._budget = budget
+        self._began = retrier.clock()
+        self._answered_at: float | None = None
         self._reading = 0.0
+        self._failures = 0  # in a row, without progress
+        self._result: Any = None
+        self._error: BaseException | None = None
         self._why = ""
-        self._first_failure: Exception | None = None
 
-    def result(self) -> T:
-        """Return the result of the first attempt that succeeds."""
-        outer = sys.exception()
+    def answered(self) -> None:
+        """Record that the response has begun: from now on only stalls count, not the deadline."""
+        self._answered_at = self._retrier.clock()
+
+    def make(self, function: Callable[[Attempt], object]) -> None:
+        """Call the function.
+
+        The variables of the frames in the traceback of an error, and in that of its context, hold the unredacted
+        response with URLs and tokens. The message is complete without them.
+        """
+        self.number += 1
+        self.timeout = max(self._left(), _LEAST_TIMEOUT)
+        self.has_progress = False
+        self._answered_at = self._error = self.retry_after = None
         try:
-            return self._attempt()
-        except Exception as error:
-            if not is_retryable(error):
-                raise
-            self._first_failure = error
-        # Most requests succeed at once, and tenacity imports asyncio, and tornado if that is installed.
-        import tenacity
+            self._result = function(self)
+        except RetryLater as later:
+            self._error, self.retry_after = later.error, later.seconds
+        except DeltaSharingError as error:
+            self._error = error.with_traceback(None)
+            self._error.__context__ = None
+            self.retry_after = 0.0 if is_retryable(error) else None
+        except BaseException as error:  # noqa: BLE001  # `value` raises it
+            self._error = error
+        if self._answered_at is not None:
+            self._reading += self._retrier.clock() - self._answered_at
+        self._failures = 0 if self.has_progress else self._failures + 1
 
-        retrying = tenacity.Retrying(
-            wait=self._wait,
-            stop=self._stop,
-            retry=tenacity.retry_if_exception(is_retryable),
-            sleep=self._retrier.sleep,
-            before_sleep=self._log,
-        )
-        try:
-            return retrying(self._counted_attempt)
-        except tenacity.RetryError as exhausted:
-            failure = self._final_error(exhausted.last_attempt)
-            clear_frames(exhausted, exhausted.last_attempt.exception(), outer=outer)
-        finally:
-            vars(retrying).clear()  # it refers to itself, and to this call
-        try:
-            raise failure
-        finally:
-            del failure
+    def wait(self) -> float:
+        """Return the seconds until the next attempt."""
+        return max(self._retrier.backoff(max(self._failures, 1)), self.retry_after or 0.0)
 
-    def _counted_attempt(self) -> T:
-        """Make an attempt; for tenacity the first one is that which has failed already."""
-        failure, self._first_failure = self._first_failure, None
-        if failure is None:
-            return self._attempt()
-        try:
-            raise failure
-        finally:
-            del failure
-
-    def _attempt(self) -> T:
-        attempt = Attempt(max(self._left(), _LEAST_TIMEOUT), self._retrier.clock)
-        try:
-            return self._function(attempt)
-        finally:
-            self._reading += attempt.reading_time()
-
-    def _wait(self, state: tenacity.RetryCallState) -> float:
-        error = _failure(state.outcome)
-        seconds = self._retrier.backoff.seconds(state.attempt_number)
-        return max(seconds, error.seconds) if isinstance(error, RetryLater) else seconds
-
-    def _stop(self, state: tenacity.RetryCallState) -> bool:
-        error, left = _failure(state.outcome), self._left()
-        if state.attempt_number >= self._retrier.attempts:
-            return True
-        if state.upcoming_sleep < left:
-            return False
-        self._why = f": the deadline is {self._retrier.deadline:g} s"
-        if isinstance(error, RetryLater) and error.seconds >= left:
+    def stop(self, wait: float) -> bool:
+        """Return whether to give up instead of waiting for some seconds."""
+        left, limit = self._left(), self._retrier.longest_wait
+        if self._failures >= self._retrier.attempts:
+            if self._failures < self.number:
+                self._why = f": {self._failures} times in a row without progress"
+        elif self.retry_after and self.retry_after >= min(left, limit):
             self._why = (
-                f": the server asks to wait {error.seconds:.0f} s, which is past the deadline of "
-                f"{self._retrier.deadline:g} s"
+                f": the server asks to wait {self.retry_after:.0f} s, which is past the deadline of {limit:g} s"
             )
+        elif wait >= left:
+            self._why = f": the deadline is {limit:g} s"
+        elif self._failures and self._budget is not None and not self._budget.take(self._error):
+            self._why = ": the retries that all files of the load share are used up"
+        else:
+            return False
         return True
 
-    def _log(self, state: tenacity.RetryCallState) -> None:
-        error = _failure(state.outcome)
-        logger.info("attempt %d failed, next in %.1f s: %s", state.attempt_number, state.upcoming_sleep, error)
+    def pause(self, wait: float) -> None:
+        """Wait for the next attempt."""
+        logger.info("attempt %d, next in %.1f s: %s", self.number, wait, self._error or "pending")
+        self._sleep(wait)
 
-    def _final_error(self, outcome: tenacity.Future) -> BaseException:
-        """Return the last error, with the attempts added to its message."""
-        error = _failure(outcome)
-        if isinstance(error, RetryLater):
-            error = error.error
-        count, elapsed = outcome.attempt_number, self._retrier.clock() - self._started
-        times = "1 attempt" if count == 1 else f"{count} attempts"
-        return with_message(error, f"{error} (gave up after {times} over {elapsed:.1f} s{self._why})")
+    def give_up(self, final: Callable[[DeltaSharingError, str], DeltaSharingError]) -> None:
+        """Replace the error by the final one, whose message has the attempts, their time, and what ended them."""
+        times = "1 attempt" if self.number == 1 else f"{self.number} attempts"
+        message = f"{self._error} (gave up after {times} over {self._elapsed():.1f} s{self._why})"
+        self._error = final(cast(DeltaSharingError, self._error), message)
+
+    def value(self) -> Any:
+        """Return the result, or raise the error; called once."""
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._result
+        finally:
+            del error  # its traceback has this frame
+
+    def _elapsed(self) -> float:
+        return self._retrier.clock() - self._began
 
     def _left(self) -> float:
         """Return the seconds until the deadline; those in which a response arrived do not count."""
-        return self._retrier.deadline - (self._retrier.clock() - self._started - self._reading)
+        return self._retrier.deadline - (self._elapsed() - self._reading)
 
 
-def _failure(outcome: tenacity.Future | None) -> BaseException:
-    error = None if outcome is None else outcome.exception()
-    return error or TransportError("no attempt was made")  # tenacity stops and waits after failures alone
+class _Poll(Attempt):
+    """A poll, and those before."""
+
+    def __init__(self, retrier: Retrier, least: Callable[[Any], float | None], deadline: float) -> None:
+        super().__init__(retrier, retrier.sleep)
+        self._least = least
+        self._deadline = deadline
+
+    def make(self, function: Callable[[], object]) -> None:  # type: ignore[override]
+        self.number += 1
+        self.retry_after = None
+        try:
+            self._result = function()
+            self.retry_after = self._least(self._result)
+        except BaseException as error:  # noqa: BLE001  # `value` raises it
+            self._error = error
+
+    def wait(self) -> float:
+        bound = min(_LONGEST_POLL_WAIT, _FIRST_POLL_WAIT * _POLL_GROWTH ** min(self.number - 1, 60))
+        return min(max(bound, self.retry_after or 0.0), self._deadline - self._elapsed())
+
+    def stop(self, wait: float) -> bool:
+        return wait <= 0
+
+
+def _of(state: tenacity.RetryCallState) -> Attempt:
+    attempt: Attempt = state.args[0]
+    return attempt
+
+
+#: Repeats the requests of all threads; each has its state in its `Attempt`, which `sleep` alone is not given.
+_TENACITY: Final = tenacity.Retrying(
+    retry=lambda state: _of(state).retry_after is not None,
+    wait=lambda state: _of(state).wait(),
+    stop=lambda state: _of(state).stop(state.upcoming_sleep),
+    before_sleep=lambda state: _of(state).pause(state.upcoming_sleep),
+    sleep=lambda _: None,
+    retry_error_callback=lambda _: None,
+)

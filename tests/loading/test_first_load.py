@@ -24,7 +24,7 @@ OURS = "delta_sharing_client"
 #: What no plain load imports, with the reason for which another one does.
 UNUSED = {
     "IPython": "views in notebooks",
-    "asyncio": "tenacity",
+    "asyncio": "the embedded server",
     "difflib": "messages about unknown names",
     "filelock": "mirrors, sinks, the token cache",
     "fractions": "filters",
@@ -36,7 +36,6 @@ UNUSED = {
     "pyspark": "to_spark",
     "sqlglot": "filters in SQL",
     "starlette": "the embedded server",
-    "tenacity": "the second attempt of a request",
     "tqdm": "progress bars",
     f"{OURS}.auth.oauth": "profiles with a token endpoint",
     f"{OURS}.auth.user_tokens": "signing in as a person",
@@ -138,8 +137,16 @@ def run(code: str, *arguments: str) -> str:
 
 
 def loaded_modules(call: str, url: str) -> set[str]:
-    """Load a table in a fresh process, and return the modules that it has imported."""
-    code = f"import datetime, json, sys, {OURS} as ds\nfrom decimal import Decimal\nassert len(ds.{call})"
+    """Load a table in a fresh process, and return the modules that it has imported.
+
+    tenacity imports tornado, and that asyncio and more, where it is installed, as it is for notebooks.
+    """
+    code = f"""
+import datetime, json, sys
+sys.modules["tornado"] = None
+import {OURS} as ds
+from decimal import Decimal
+assert len(ds.{call})"""
     return set(json.loads(run(code.replace("URL", repr(url)) + "\nprint(json.dumps([*sys.modules]))")))
 
 

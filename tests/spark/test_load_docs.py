@@ -84,8 +84,7 @@ def test_the_libraries_of_executors_are_those_that_their_modules_import() -> Non
     project = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     dependencies = {re.split("[<>=]", text)[0] for text in project["dependencies"]} | {"numpy"}
     listed = PAGE.read_text(encoding="utf-8").split("the libraries for reading (", 1)[1].split(")", 1)[0]
-    # Imported by the first task that needs them: for deletion vectors, and for the second attempt of a request.
-    later = {"pyroaring", "tenacity"}
+    later = {"pyroaring"}  # imported by the first task with deletion vectors
     assert set(re.findall(r"`(\w+)`", listed)) == dependencies & (set(done.stdout.split()) | later)
 
 

