@@ -7,7 +7,7 @@ import typing
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -109,7 +109,7 @@ class Planner(typing.Protocol[Options, Plan]):
 
 
 class _Binder:
-    """Binds the columns and the row filter of one scan; metadata that do not change are bound once.
+    """Binds the columns and the row filter of one scan, once as long as the table's schema does not change.
 
     Args:
         options: the scan.
@@ -119,15 +119,16 @@ class _Binder:
     def __init__(self, options: ScanOptions, what: str) -> None:
         self._options = options
         self._what = what
-        self._bound: tuple[Protocol, Metadata, ReadSpec] | None = None
+        self._bound: tuple[Any, ReadSpec] | None = None
 
     def spec(self, protocol: Protocol, metadata: Metadata) -> ReadSpec:
         """Return what to read of each file; raises as `scan_spec`."""
-        if self._bound is None or self._bound[:2] != (protocol, metadata):
+        schema = protocol, metadata.schema_string, metadata.partition_columns, metadata.configuration
+        if self._bound is None or self._bound[0] != schema:
             from delta_sharing_client.scan.data_skipping import scan_spec
 
-            self._bound = protocol, metadata, scan_spec(self._options, protocol, metadata, self._what)
-        return self._bound[2]
+            self._bound = schema, scan_spec(self._options, protocol, metadata, self._what)
+        return self._bound[1]
 
     def hints(self, protocol: Protocol, metadata: Metadata) -> Hints:
         """Return the row filter as hints for the server; raises as `scan_spec`."""

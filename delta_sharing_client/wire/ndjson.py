@@ -62,17 +62,19 @@ class Lines(Iterator[bytes]):
         pending: list[bytes] = []
         received = 0  # bytes in `pending`
         length = 0  # bytes of the line that has not ended yet
+        least = 1  # the metadata decide whether the rest is read
         for chunk in chunks:
             pending.append(chunk)
             received += len(chunk)
             end = chunk.rfind(b"\n") + 1
             length = len(chunk) - end if end else length + len(chunk)
             self._check_length(length)
-            if end and received >= BLOCK:
+            if end and received >= least:
                 pending[-1] = chunk[:end]
                 yield b"".join(pending)
                 pending = [chunk[end:]]
                 received = length
+                least = BLOCK
         if received:
             yield b"".join(pending)
 

@@ -38,6 +38,14 @@ def test_the_rest_is_not_read(server, rest):
     assert ids(answer) == ["f1"]
 
 
+def test_the_head_is_used_before_the_rest_has_arrived(server, rest):
+    """The listing never ends; a part of it has the metadata."""
+    listing = of_type("long", *(add(number) for number in range(10_000)), END)
+    assert len(listing.body) > 900_000
+    server.on("POST", QUERY, listing.but(cut_at=900_000, ending="stall"))
+    assert not rest.query_table(TABLE, QueryRequest(), lambda protocol, metadata: None).complete
+
+
 def test_no_further_page_is_requested(server, rest):
     server.on("POST", QUERY, page(add(1), token="t1"), page(add(2)))
     pages = []
