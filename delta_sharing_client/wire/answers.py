@@ -30,6 +30,7 @@ from delta_sharing_client.wire.time_travel import check_time_travel
 from delta_sharing_client.wire.view_changes import check_view_changes
 
 T = TypeVar("T")
+H = TypeVar("H", Protocol, Metadata)
 
 #: The most lines of one page that list no new file; a longer page has no end.
 MAX_OTHERS: Final = 1_000_000
@@ -149,9 +150,9 @@ class AnswerReader(Generic[T, AnyRequest]):
             if isinstance(action, EndStreamAction):
                 page.end = action
             elif isinstance(action, Protocol):
-                self._add_protocol(action, page)
+                self._add("protocol", action, page.protocols, page)
             elif isinstance(action, Metadata):
-                self._add_metadata(action, page)
+                self._add("metadata", action, page.metadata, page)
                 make = make or self._convert(page.protocols[0], page.metadata[0])
                 if make is None:
                     return self._first(page, complete=False)
@@ -182,21 +183,14 @@ class AnswerReader(Generic[T, AnyRequest]):
             files = files.take(wanted)
         return self._duplicates.new_files(files)
 
-    def _add_protocol(self, protocol: Protocol, page: _Page[T]) -> None:
-        """Add a protocol line; in changes, one after the metadata is that of a later version."""
-        if not page.protocols or (self._changes and page.metadata):
-            page.protocols.append(protocol)
-        elif protocol != page.protocols[0]:
-            raise ProtocolError(f"{self._what}: the answer has two different protocol lines")
-
-    def _add_metadata(self, metadata: Metadata, page: _Page[T]) -> None:
-        """Add a metadata line; in changes, a second one is that of a later version."""
-        if not page.protocols:
+    def _add(self, part: str, line: H, lines: list[H], page: _Page[T]) -> None:
+        """Add a protocol or metadata line; in changes, one after the metadata is that of a later version."""
+        if not page.protocols and part == "metadata":
             raise ProtocolError(f"{self._what}: the answer has a metadata line before its protocol line")
-        if not page.metadata or self._changes:
-            page.metadata.append(metadata)
-        elif metadata != page.metadata[0]:
-            raise ProtocolError(f"{self._what}: the answer has two different metadata lines")
+        if not lines or (self._changes and page.metadata):
+            lines.append(line)
+        elif line != lines[0]:
+            raise ProtocolError(f"{self._what}: the answer has two different {part} lines")
 
     def _check_versions(self, heads: Iterable[Protocol | Metadata]) -> None:
         """Raise if a version has two different metadata or protocols; totals of files do not count."""
