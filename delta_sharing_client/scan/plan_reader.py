@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import DataError, StorageError
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
-from delta_sharing_client.scan.file_reads import Load
-from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
+from delta_sharing_client.scan.pipeline import Load, Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader

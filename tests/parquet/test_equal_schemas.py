@@ -13,8 +13,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.file_reads import Load
-from delta_sharing_client.scan.pipeline import read_batches
+from delta_sharing_client.scan.pipeline import Load, read_batches
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.transport.storage_transport import StorageTransport

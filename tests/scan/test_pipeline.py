@@ -18,8 +18,8 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet import fetch_strategy as strategy
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan import file_reads, pipeline
-from delta_sharing_client.scan.file_reads import Load
+from delta_sharing_client.scan import pipeline
+from delta_sharing_client.scan.pipeline import Load
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -121,7 +121,7 @@ def test_the_order_holds_where_later_files_come_first(store, reader):
 
 def test_large_files_come_in_ranges_and_are_the_same(store, reader, monkeypatch):
     monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
-    monkeypatch.setattr(file_reads, "READ_UNIT_SIZE", 512 * 1024)
+    monkeypatch.setattr(pipeline, "READ_UNIT_SIZE", 512 * 1024)
     rows = numbers(read_batches(tasks_of(store, "large", LARGE), spec_of(), reader(), table_columns=SCHEMA))
     assert rows == list(range(400_000))
     assert all("range" in r.headers for r in store.requests)
@@ -225,7 +225,7 @@ def test_a_budget_smaller_than_any_file_still_reads_all(store, reader):
 
 def test_taken_rows_make_room_for_further_units_at_once(store, reader, monkeypatch):
     monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
-    monkeypatch.setattr(file_reads, "READ_UNIT_SIZE", 1)
+    monkeypatch.setattr(pipeline, "READ_UNIT_SIZE", 1)
     tasks = tasks_of(store, "large", LARGE[:1])
     batches = read_batches(tasks, spec_of(), reader(memory_budget=5_500_000), table_columns=SCHEMA)
     first = next(batches)
@@ -237,7 +237,7 @@ def test_taken_rows_make_room_for_further_units_at_once(store, reader, monkeypat
 
 def test_files_whose_footers_come_first_leave_room_for_those_before_them(store, reader, monkeypatch):
     monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
-    monkeypatch.setattr(file_reads, "READ_UNIT_SIZE", 1)
+    monkeypatch.setattr(pipeline, "READ_UNIT_SIZE", 1)
     footer, pieces = file_reply(LARGE[0], delay=0.5), file_reply(LARGE[0])
     first_two = threading.Barrier(2)
 
