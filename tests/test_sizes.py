@@ -17,10 +17,10 @@ def lines_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) ->
     return lines
 
 
-def test_modules_have_fewer_than_450_lines() -> None:
+def test_modules_have_fewer_than_800_lines() -> None:
     sizes = {str(p.relative_to(PACKAGE)): len(p.read_text("utf-8").splitlines()) for p in PACKAGE.rglob("*.py")}
     assert len(sizes) > 100
-    assert {name: lines for name, lines in sizes.items() if lines >= 450 and name not in LONG_MODULES} == {}
+    assert {name: lines for name, lines in sizes.items() if lines >= 800 and name not in LONG_MODULES} == {}
 
 
 def test_functions_have_fewer_than_50_lines_without_their_docstring() -> None:
