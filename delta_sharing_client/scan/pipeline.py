@@ -38,6 +38,7 @@ from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import (
     Buffer,
     ByteSource,
+    Cancelled,
     FileChanged,
     RenewUrl,
     StorageReader,
@@ -180,13 +181,17 @@ class Job(Struct, frozen=True):
 
     def perform(self) -> Message:
         """Return the results."""
-        results: list[tuple[Key, Any]] = []
-        for key, run in self.parts:
-            try:
-                results.append((key, run()))
-            except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
-                results.append((key, without_frames(error)))
-        return Message(results)
+        return Message([(key, _result_of(run)) for key, run in self.parts])
+
+
+def _result_of(run: Callable[[], Any]) -> Any:
+    """Return the result of a function, or its error without the frames that would hold the message."""
+    try:
+        return run()
+    except Cancelled:
+        return Cancelled()
+    except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+        return without_frames(error)
 
 
 class Message(Struct, frozen=True):
@@ -511,13 +516,14 @@ class LoadState:
                     return unit, self._within_limit(unit.rows.popleft())
                 if not unit.is_done:
                     return None
-                file.error = unit.error
+                file.error, unit.error = unit.error, None
                 if file.error is None:
                     del file.units[0]
                     file.first += 1
                     file.started -= 1
             if file.error is not None:
-                self._begin_again(file, file.error)
+                if not self._begin_again(file):
+                    raise self._failure(file)
             elif file.units is None:
                 return None
             else:
@@ -661,14 +667,10 @@ class LoadState:
                 self._decodable.append(unit)
         self._settle(unit)
 
-    def _begin_again(self, file: _File, error: BaseException) -> None:
-        """Read a file that changed again, as a whole, if none of its rows was taken; raise any other error."""
-        if not isinstance(error, FileChanged):
-            raise error
-        if file.has_yielded or file.attempt:
-            raise StorageError(
-                "the file changed while it was being read; load it again", file_id=file.task.file_id
-            )
+    def _begin_again(self, file: _File) -> bool:
+        """Read a file that changed again, as a whole, if none of its rows was taken; return whether it is."""
+        if not isinstance(file.error, FileChanged) or file.has_yielded or file.attempt:
+            return False
         for unit in file.units or ():
             unit.is_done, unit.held = True, 0
             self._settle(unit)
@@ -676,6 +678,19 @@ class LoadState:
         file.units = [_Unit(Key(file.number, file.attempt, 0), self._reader.whole(file.task))]
         file.started = file.first = self._settled = 0
         file.error = None
+        return True
+
+    def _failure(self, file: _File) -> BaseException:
+        """Return the error of a file, and end the load; nothing refers to the error any more but its caller."""
+        error = file.error
+        for each in self._files:
+            each.error, each.units = None, None
+        self._files.clear()
+        if error is None or isinstance(error, FileChanged):
+            return StorageError(
+                "the file changed while it was being read; load it again", file_id=file.task.file_id
+            )
+        return error
 
     def _settle(self, unit: _Unit) -> None:
         """Charge what a unit needs now."""

@@ -41,7 +41,6 @@ _LOCK: Final = "lock"
 _DAY_SECONDS: Final = 24 * 3600
 
 
-
 def distribute_code(session: SparkSession) -> None:
     """Add the zip to a session, classic or Connect, once per Spark context or Connect session."""
     receiver = owner_of(session)
