@@ -40,7 +40,7 @@ def local_path(path: Any, argument: str, *, supported: str = _LOCAL) -> Path:
     if not text.strip():
         raise ValueError(f"{argument} is empty; it takes {supported}")
     if _FILE.match(text):
-        text = _of_file_url(text, argument)
+        text = _of_file_url(text, argument, supported)
     elif scheme := _SCHEME.match(text):
         raise ValueError(f"{argument} has the scheme {scheme[1]}:, which is not supported; it takes {supported}")
     elif text.startswith("~"):
@@ -62,7 +62,7 @@ def _expanded(text: str, argument: str) -> str:
     return expanded
 
 
-def _of_file_url(url: str, argument: str) -> str:
+def _of_file_url(url: str, argument: str, supported: str) -> str:
     """Return the path of a `file:` URL (RFC 8089)."""
     try:
         parts = urlsplit(url.strip())
@@ -70,9 +70,12 @@ def _of_file_url(url: str, argument: str) -> str:
     except ValueError:  # a malformed host
         is_local = False
     if not is_local:
-        raise ValueError(f"{argument}: a file: URL names an absolute path of this machine, as file:///path")
+        raise ValueError(
+            f"{argument} is a file: URL without an absolute path of this machine, as in file:///path; "
+            f"it takes {supported}"
+        )
     if parts.query or parts.fragment:
-        raise ValueError(f"{argument}: in a file: URL, ? and # of a path are %3F and %23")
+        raise ValueError(f"{argument} is a file: URL with ? or #; write those of a path as %3F and %23")
     if os.name == "nt":
         from urllib.request import url2pathname
 

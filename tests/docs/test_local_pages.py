@@ -36,7 +36,7 @@ def test_the_page_about_mirrors_runs(
 
 def test_the_page_about_logs_runs(root: Path, workplace: SharingServer) -> None:
     namespace = run_blocks(root / "docs" / "delta_log.md")
-    assert namespace["new"].latest_version() == 1
+    assert namespace["new"].latest_version() == 2
     assert namespace["new"].snapshot().transactions["my-job"].version == 7
     run_blocks(root / "docs" / "delta_log.md")  # a second run
 
