@@ -99,7 +99,7 @@ class TestLocalPath:
         ],
     )
     def test_other_file_urls_are_refused(self, url: str) -> None:
-        with pytest.raises(ValueError, match=r"^path(:| has)"):
+        with pytest.raises(ValueError, match=r"^path (is|has) "):
             local_path(url, "path")
 
     @pytest.mark.parametrize("path", ["", " ", "a\0b"])
