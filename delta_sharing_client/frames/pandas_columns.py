@@ -186,12 +186,14 @@ class _Decimals:
             self._keys, self._shared = keys[:0], np.full(1, None)
         places = pc.index_in(keys, value_set=self._keys)
         if places.null_count > keys.null_count:
-            new = pc.unique(keys.filter(places.is_null()).drop_null())
+            missing = pc.and_(places.is_null(), keys.is_valid())
+            encoded = keys.filter(missing).dictionary_encode()
+            new, first = encoded.dictionary, len(self._keys)
+            places = pc.replace_with_mask(places, missing, pc.add(encoded.indices, pa.scalar(first, pa.int32())))
             objects = _decimals(new, self._kind).to_pandas(use_threads=False).to_numpy()
             self._keys = pa.concat_arrays([self._keys, new])
-            self._shared = np.concatenate([self._shared[:-1], objects, self._shared[-1:]])
+            self._shared = np.concatenate([self._shared[:first], objects, self._shared[first:]])
             self._repeats = 2 * len(new) <= len(values)
-            places = pc.index_in(keys, value_set=self._keys)
         places = places.fill_null(len(self._shared) - 1)
         np.take(self._shared, places.to_numpy(), out=target, mode="clip")
 
