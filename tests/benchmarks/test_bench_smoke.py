@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +93,20 @@ def test_the_manifest_describes_the_tables(bench: Bench) -> None:
         table = bench.table(name)
         assert table.num_rows == manifest["rows"]
         assert sums_of(table, manifest["sums"]) == manifest["sums"]
+
+
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [("README.md", "\n### Beside polars\n"), ("docs/performance.md", "\n## Compared with polars\n")],
+)
+def test_the_tables_beside_polars_have_its_cases_with_a_command(bench: Bench, page: str, heading: str) -> None:
+    text = (BENCHMARKS.parent / page).read_text("utf-8").split(heading)[1].split("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in lines[0]] == ["case", "polars", "here, to Arrow", "to polars", "to pandas"]
+    for name, *figures in lines[2:]:
+        assert "polars" in bench.cases[name.strip(" `")].clients
+        assert all(re.search(r"\d", figure) for figure in figures)
+    assert "compare.py --clients ours,polars" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["partition", "rows"])
