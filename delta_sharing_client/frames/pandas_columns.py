@@ -1,7 +1,8 @@
 """Columns of a pandas frame, filled batch by batch.
 
 Numbers and times are copied to their place in the frame as batches arrive, so that Arrow's memory is reused and no
-column exists twice; strings get the offsets that pandas needs. Equal decimals share one Python object. Arrow converts all other types as well by itself (`benchmarks/frames.py`).
+column exists twice; strings get the offsets that pandas needs. Equal decimals share one Python object. Arrow
+converts all other types as well by itself (`benchmarks/frames.py`).
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class _Decimals:
 
 
 def _decimal_keys(values: pa.ChunkedArray) -> pa.Array:
-    """Return decimals as their unscaled integers if these have 64 bits: the others take thrice as long to compare."""
+    """Return decimals as their unscaled integers if these have 64 bits: they take a third of the time to compare."""
     unscaled = [_unscaled(chunk) for chunk in values.chunks]
     chunks = [keys for keys in unscaled if keys is not None]
     if not chunks or len(chunks) < len(unscaled):

@@ -63,7 +63,8 @@ def test_equal_decimals_of_several_groups_share_their_objects(kind, monkeypatch)
 
 def test_decimals_of_more_than_64_bits_follow_and_precede_smaller_ones(monkeypatch):
     monkeypatch.setattr(arrow, "GROUP_ROWS", 1)
-    values = [Decimal(1), None, Decimal(-(2**63)), Decimal(2**63), Decimal(1), Decimal(-(2**63) - 1), Decimal(1)] * 3
+    one, low = Decimal(1), Decimal(-(2**63))
+    values = [one, None, low, Decimal(2**63), one, low - 1, one] * 3
     table = pa.table({"x": pa.chunked_array([pa.array([value] * 4, pa.decimal128(38, 0)) for value in values])})
     assert to_pandas(table)["x"].tolist() == [value for value in values for _ in range(4)]
 
