@@ -162,7 +162,8 @@ def report(options: argparse.Namespace, results: Results, environment: dict[str,
         f"{options.latency * 1000:.0f} ms to the first byte, {options.bandwidth / 1e6:.0f} MB/s per connection "
         f"unless the case has no delay; {clock}.",
         "",
-        "| case | client | seconds | ours is faster by | CPU s (all) | peak MB (base) | requests | MB fetched |",
+        "| case | client | seconds | ours is faster by | CPU s (process) | peak MB (base) | requests "
+        "| MB fetched |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, case in options.cases.items():

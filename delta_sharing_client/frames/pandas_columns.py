@@ -205,7 +205,7 @@ class _Decimals:
 
 
 def _decimal_keys(values: pa.ChunkedArray) -> pa.Array:
-    """Return decimals as their unscaled integers if these have 64 bits: they take a third of the time to compare."""
+    """Return decimals as unscaled integers if these have 64 bits; comparing them takes a third of the time."""
     unscaled = [_unscaled(chunk) for chunk in values.chunks]
     chunks = [keys for keys in unscaled if keys is not None]
     if not chunks or len(chunks) < len(unscaled):
