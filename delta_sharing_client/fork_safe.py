@@ -26,7 +26,7 @@ class ForkAware:
 def ForkSafeLock() -> threading.Lock:  # noqa: N802  # named as `threading.Lock`
     """Return a lock that a forked process finds free, whoever held it when the process was forked.
 
-    It is a lock of the interpreter: an interrupt cannot come between its acquisition and the block that releases it.
+    It is a lock of the interpreter: no interrupt comes between its acquisition and the block that releases it.
     """
     lock = threading.Lock()
     _locks.add(lock)

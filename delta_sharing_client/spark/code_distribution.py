@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.spark.entry_points import ARCHIVE_NAME
-from delta_sharing_client.spark.session import owner_of, is_connect, kept_for
+from delta_sharing_client.spark.session import is_connect, kept_for, owner_of
 
 if TYPE_CHECKING:
     from filelock import FileLock

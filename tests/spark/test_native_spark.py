@@ -29,7 +29,7 @@ from delta_sharing_client.spark import engine as engines
 from delta_sharing_client.spark import gateway as gateways
 from delta_sharing_client.spark import native_dataframe
 from delta_sharing_client.spark.engine import Engine
-from delta_sharing_client.spark.session import pyspark_version
+from delta_sharing_client.spark.session import kept_for, pyspark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

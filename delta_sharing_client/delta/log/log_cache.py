@@ -24,7 +24,7 @@ class LogCache(ForkAware):
         super().__init__()
 
     def after_fork(self) -> None:
-        """Remove the logs: drivers of object stores are not used in a process forked from that which opened them."""
+        """Remove the logs: drivers of stores are not used in a process forked from that which opened them."""
         self._logs = {}
 
     def get(self, table: str, options: Hashable, open_log: Callable[[], Any]) -> Any:

@@ -154,7 +154,7 @@ def open_location(location: str, storage_options: Mapping[str, Any] | None) -> L
 
 
 def digest_of(location: str, storage_options: Mapping[str, Any] | None) -> str:
-    """Return a hash of the options, so that a cache has no credentials in its keys; empty for a local directory."""
+    """Return a hash of the options, so that a cache has no credentials in its keys; empty for a directory."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise TypeError(f"storage_options is a dict, not {type(storage_options).__name__}")
     if _URL.match(location) is None:
