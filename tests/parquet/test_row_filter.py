@@ -7,7 +7,6 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.arrow_types import arrow_schema
