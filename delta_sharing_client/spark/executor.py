@@ -24,7 +24,7 @@ from delta_sharing_client.spark.closed_pipe import ended_by_closed_pipe
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.storage.download import DownloadReader
-from delta_sharing_client.storage.log_files import LogFileReader
+from delta_sharing_client.storage.local import LogFileReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: Bytes of files in flight in one task: an executor runs a task per core, in little memory.

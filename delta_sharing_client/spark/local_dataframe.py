@@ -20,8 +20,7 @@ from delta_sharing_client.spark.parquet_frame import ParquetFrame
 from delta_sharing_client.spark.partition_plan import divide
 from delta_sharing_client.spark.session import listed_by_cores, session_for
 from delta_sharing_client.spark.stored_columns import Footer, parse_footer
-from delta_sharing_client.storage.local import LocalSource
-from delta_sharing_client.storage.log_files import LogFileReader
+from delta_sharing_client.storage.local import LocalSource, LogFileReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -25,8 +25,7 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
-from delta_sharing_client.storage.log_files import LogFileReader, is_web
-from delta_sharing_client.storage.store_files import StoreFileReader
+from delta_sharing_client.storage.local import LogFileReader, is_web
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 
@@ -124,7 +123,7 @@ class SnapshotScan(Scan):
     def _reader(self) -> LogFileReader:
         table = self.snapshot.table_path
         if isinstance(table, StorePath):
-            return StoreFileReader(table.store, TransportOptions())
+            return LogFileReader(TransportOptions(), table.store)
         return LogFileReader(TransportOptions())
 
     def _listed(self) -> Sequence[AddFile]:

@@ -46,7 +46,7 @@ from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.scan.table_rows import TableRows
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.storage.local import LocalReader
+from delta_sharing_client.storage.local import LogFileReader
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.requests import check_version
@@ -61,7 +61,7 @@ class MirrorScan(Scan):
     directory: Path
     snapshot: Snapshot = field(repr=False)
     options: ScanOptions = field(default_factory=ScanOptions)
-    _storage: LocalReader = field(repr=False, compare=False, kw_only=True)
+    _storage: LogFileReader = field(repr=False, compare=False, kw_only=True)
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,7 +107,7 @@ class MirrorScan(Scan):
     def _url(self, uri: str) -> SecretUrl:
         return SecretUrl(str(resolve_path(self.directory, uri)))
 
-    def _connections(self) -> tuple[None, LocalReader]:
+    def _connections(self) -> tuple[None, LogFileReader]:
         return None, self._storage
 
 
@@ -285,7 +285,7 @@ class Mirror(TableRows):
             self.directory,
             snapshot,
             options,
-            _storage=LocalReader(self._storage.options),
+            _storage=LogFileReader(self._storage.options),
         )
 
     def _snapshot(self) -> Snapshot:
