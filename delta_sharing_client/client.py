@@ -14,13 +14,9 @@ from delta_sharing_client.model.names import Schema, Share, Table, table_named, 
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
-from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.storage.download import DownloadReader
+from delta_sharing_client.state import ClientState
 from delta_sharing_client.table.shared_table import SharedTable
 from delta_sharing_client.tracebacks import public_class, public_items
-from delta_sharing_client.transport.storage_transport import StorageTransport
-from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
@@ -51,10 +47,6 @@ class SharingClient:
         [Table(name='orders', share='retail', schema='sales')]
     """
 
-    _opened: tuple[
-        RestClient | StorageReader | IcebergCatalog, ...
-    ] = ()  # so that `close` works if the constructor has failed
-
     def __init__(
         self,
         profile: ProfileSource = None,
@@ -62,19 +54,23 @@ class SharingClient:
         options: TransportOptions | None = None,
         credential_provider: CredentialProvider | None = None,
     ) -> None:
-        self._profile = load_profile(profile, external=credential_provider is not None, stacklevel=4)
-        if options is not None and not isinstance(options, TransportOptions):
-            raise TypeError(f"options takes a TransportOptions, not {type(options).__name__}")
-        options = options or TransportOptions()
-        self._rest = RestClient(self._profile, options, credential_provider=credential_provider)
-        transport = StorageTransport(options, is_loopback(self._profile.endpoint))
-        self._storage = DownloadReader(transport, options)
-        self._opened = self._rest, self._storage
+        loaded = load_profile(profile, external=credential_provider is not None, stacklevel=4)
+        self._use(ClientState(loaded, checked_options(options), credential_provider))
+
+    @classmethod
+    def _of(cls, state: ClientState) -> Self:
+        """Return a client with the state of the functions that take a table URL."""
+        client = cls.__new__(cls)
+        client._use(state)
+        return client
+
+    def _use(self, state: ClientState) -> None:
+        self._state, self._rest, self._storage = state, state.rest, state.storage
 
     @property
     def profile(self) -> Profile:
         """The profile; its representation hides secrets."""
-        return self._profile
+        return self._rest.profile
 
     @property
     def clock_offset(self) -> timedelta:
@@ -158,9 +154,7 @@ class SharingClient:
         """
         from delta_sharing_client.iceberg.catalog import IcebergCatalog
 
-        catalog = IcebergCatalog(self._rest, self._storage, self._rest.list_shares)
-        self._opened = *self._opened, catalog
-        return catalog
+        return self._state.catalog(lambda: IcebergCatalog(self._rest, self._storage, self._rest.list_shares))
 
     def _ipython_key_completions_(self) -> list[str]:
         """Return the names that IPython and Jupyter offer after ``client["``."""
@@ -168,8 +162,8 @@ class SharingClient:
 
     def close(self) -> None:
         """Close the connections; the client opens new ones if it is used again."""
-        for opened in self._opened:
-            opened.close()
+        if hasattr(self, "_state"):  # the constructor has not failed
+            self._state.close()
 
     def __enter__(self) -> Self:
         return self
@@ -179,11 +173,18 @@ class SharingClient:
 
     @representation
     def __repr__(self) -> str:
-        return f"SharingClient(endpoint={self._profile.endpoint!r})"
+        return f"SharingClient(endpoint={self.profile.endpoint!r})"
 
     @representation
     def _repr_html_(self) -> str:
-        return html_view(self, "", None, self._profile._repr_html_())
+        return html_view(self, "", None, self.profile._repr_html_())
+
+
+def checked_options(options: TransportOptions | None) -> TransportOptions:
+    """Return the options of a call, or the default ones."""
+    if options is not None and not isinstance(options, TransportOptions):
+        raise TypeError(f"options takes a TransportOptions, not {type(options).__name__}")
+    return options or TransportOptions()
 
 
 def _share(share: Share | str) -> Share | str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +29,15 @@ def pytest_collection_finish() -> None:
     """Exclude modules and collected tests from garbage collection; tests that call `gc.collect` scan them all."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def no_default_states() -> Iterator[None]:
+    """A server of a later test may have the same port, and other tables of the same names."""
+    yield
+    state = sys.modules.get("delta_sharing_client.state")
+    if state is not None:
+        state.default_states.clear()
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from delta_sharing_client.transport.retry import (
     RetryLater,
     parse_retry_after,
 )
+from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.wire.ndjson import parse_object
 
 logger = module_logger(__name__)
@@ -96,8 +97,9 @@ class OAuthTokens(ABC, Generic[C]):
         *,
         now: Callable[[], float] = time.time,
         make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
+        tls: TlsContext | None = None,
     ) -> None:
-        self._transport = TokenTransport(credential.token_endpoint, options)
+        self._transport = TokenTransport(credential.token_endpoint, options, tls)
         self._profile = profile
         self._credential: C = credential
         self._client_id = credential.client_id

@@ -25,6 +25,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import MASK, Secret
 from delta_sharing_client.shown_text import printable
 from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.transport.url_rules import check_endpoint
 
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
@@ -80,6 +81,7 @@ class OpenIdProvider:
         now: returns the seconds since the epoch.
         sleep: waits some seconds between polls.
         notify: shows a line to the person; by default on stderr.
+        tls: the TLS context of the client; by default one of its own.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class OpenIdProvider:
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         notify: Callable[[str], None] | None = None,
+        tls: TlsContext | None = None,
     ) -> None:
+        self._tls = tls
         self._profile, self._credential, self._options = profile, credential, options
         self._now, self._sleep, self._notify = now, sleep, notify or _to_stderr
         self._configuration: Mapping[str, Any] = {}
@@ -197,7 +201,7 @@ class OpenIdProvider:
     ) -> _Exchange:
         endpoint = self._endpoint(name)
         grant = _Grant(endpoint, self._credential.client_id, self._with_client(form), secret, previous)
-        return _Exchange(self._profile, grant, self._options, now=self._now)
+        return _Exchange(self._profile, grant, self._options, now=self._now, tls=self._tls)
 
     def _with_client(self, form: Mapping[str, str]) -> dict[str, str]:
         audience = {"audience": self._credential.audience} if self._credential.audience else {}
@@ -208,7 +212,7 @@ class OpenIdProvider:
         issuer = self._credential.issuer
         if not self._configuration:
             grant = _Grant(f"{issuer.rstrip('/')}/.well-known/openid-configuration", self._credential.client_id)
-            found = _Exchange(self._profile, grant, self._options, now=self._now).fields()
+            found = _Exchange(self._profile, grant, self._options, now=self._now, tls=self._tls).fields()
             if found.get("issuer") != issuer:
                 raise TokenError(
                     f"the configuration of the OpenID provider {issuer} names another issuer; correct 'issuer' in "

@@ -23,6 +23,7 @@ from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.rest_transport import Authorizer
+from delta_sharing_client.transport.tls import TlsContext
 
 
 class FixedAuth:
@@ -63,6 +64,7 @@ def provider_for(
     profile: Profile,
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    tls: TlsContext | None = None,
 ) -> Authorizer:
     """Return the authorizer for a profile's type of credential, or for a credential provider.
 
@@ -84,15 +86,15 @@ def provider_for(
 
     options = options or TransportOptions()
     if isinstance(credential, ClientCredentials):
-        return RenewingAuth(ClientCredentialsTokens(profile, credential, options))
+        return RenewingAuth(ClientCredentialsTokens(profile, credential, options, tls=tls))
     if isinstance(credential, PrivateKeyJwt):
-        return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options))
+        return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options, tls=tls))
     if isinstance(credential, WorkloadIdentity):
-        return RenewingAuth(WorkloadIdentityTokens(profile, credential, options))
+        return RenewingAuth(WorkloadIdentityTokens(profile, credential, options, tls=tls))
     if isinstance(credential, UserSignIn):
         from delta_sharing_client.auth.user_tokens import UserTokens
 
-        return RenewingAuth(UserTokens(profile, credential, options))
+        return RenewingAuth(UserTokens(profile, credential, options, tls=tls))
     raise ProfileError("it has no credential; pass a credential_provider", source=profile.source)
 
 

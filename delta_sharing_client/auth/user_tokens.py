@@ -20,6 +20,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.tracebacks import public
+from delta_sharing_client.transport.tls import TlsContext
 
 logger = module_logger(__name__)
 
@@ -62,6 +63,7 @@ class UserTokens:
         provider: the OpenID provider; by default that of the credential.
         interactive: whether a person can sign in now; by default whether there is a terminal.
         now: returns the seconds since the epoch.
+        tls: the TLS context of the client; by default one of its own.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class UserTokens:
         provider: OpenIdProvider | None = None,
         interactive: Callable[[], bool] | None = None,
         now: Callable[[], float] = time.time,
+        tls: TlsContext | None = None,
     ) -> None:
         self._profile, self._credential, self._now = profile, credential, now
         self._cache = cache or TokenCache(credential)
-        self._provider = provider or OpenIdProvider(profile, credential, options, now=now)
+        self._provider = provider or OpenIdProvider(profile, credential, options, now=now, tls=tls)
         self._interactive = interactive or _has_terminal
         self._last: Secret | None = None
         #: A new token that could not be written, after the one in the cache.

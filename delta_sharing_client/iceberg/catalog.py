@@ -65,7 +65,7 @@ class IcebergCatalog:
         self._storage = storage
         self.iter_shares = iter_shares
         # The catalog may have paths outside its endpoint, on the same host.
-        self._transport = ApiTransport(url_origin(self._endpoint), rest.authorizer, rest.options)
+        self._transport = ApiTransport(url_origin(self._endpoint), rest.authorizer, rest.options, rest.tls)
         self._shares: dict[str, SharedCatalog] = {}
         self._lock = ForkSafeLock()
 

@@ -25,6 +25,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
 from delta_sharing_client.rest.calls import VERSION_HEADER, Caller, version_of
+from delta_sharing_client.rest.known_tables import KnownTables
 from delta_sharing_client.rest.missing_names import listed, names_checked
 from delta_sharing_client.rest.resources import (
     Resource,
@@ -37,6 +38,7 @@ from delta_sharing_client.rest.resources import (
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Retrier
+from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.wire.answers import (
     Answer,
     AnswerReader,
@@ -74,6 +76,7 @@ class RestClient:
         options: time-outs, retries, connections.
         transport: sends the requests; by default one for the profile and the options.
         retrier: retries them; by default one for the options.
+        tls: the TLS context of the connections; by default one for the options.
         credential_provider: returns tokens in place of the profile's credential.
 
     Raises:
@@ -89,14 +92,17 @@ class RestClient:
         *,
         transport: ApiTransport | None = None,
         retrier: Retrier | None = None,
+        tls: TlsContext | None = None,
         credential_provider: CredentialProvider | None = None,
     ) -> None:
         self.profile = profile
         self.options = options = options or TransportOptions()
+        self.tls = tls or TlsContext(options)
         self._transport = transport or ApiTransport(
-            profile.endpoint, provider_for(profile, options, credential_provider), options
+            profile.endpoint, provider_for(profile, options, credential_provider, self.tls), options, self.tls
         )
         self.authorizer = self._transport.authorize
+        self.known_tables = KnownTables()
         self._caller = Caller(self._transport, retrier or Retrier(options), options.max_results)
 
     @representation

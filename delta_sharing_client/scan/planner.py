@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import typing
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -18,7 +17,6 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     VersionMismatchError,
 )
-from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
@@ -36,32 +34,8 @@ if TYPE_CHECKING:
 
 logger = module_logger(__name__)
 
-#: Tables whose metadata is kept in memory.
-_MAX_TABLES: Final = 256
 #: How often a query is sent with hints; the table's metadata may change each time.
 _MAX_HINTED: Final = 3
-
-
-class _KnownTables:
-    """The metadata of the tables last queried, by endpoint and name; safe for several threads."""
-
-    def __init__(self) -> None:
-        self._lock = ForkSafeLock()
-        self._tables: OrderedDict[tuple[str, Table], TableInfo] = OrderedDict()
-
-    def get(self, key: tuple[str, Table]) -> TableInfo | None:
-        with self._lock:
-            return self._tables.get(key)
-
-    def put(self, key: tuple[str, Table], info: TableInfo) -> None:
-        with self._lock:
-            self._tables[key] = info
-            self._tables.move_to_end(key)
-            if len(self._tables) > _MAX_TABLES:
-                self._tables.popitem(last=False)
-
-
-_known_tables: Final = _KnownTables()
 
 
 class ScanPlan(RedactedStruct, frozen=True, kw_only=True):
@@ -203,7 +177,7 @@ class ServerPlanner(Struct, frozen=True):
         if options.timestamp is None:
             from delta_sharing_client.expressions.inferred_columns import inferred_predicate
 
-            known = _known_tables.get(self._key)
+            known = self.rest.known_tables.get(self.table)
             if known is not None:
                 # If the filter does not fit, the table may have changed since.
                 with contextlib.suppress(ColumnError, FilterError, UnsupportedTableError):
@@ -253,7 +227,7 @@ class ServerPlanner(Struct, frozen=True):
     ) -> ScanPlan:
         from delta_sharing_client.scan.data_skipping import split_skipped
 
-        _known_tables.put(self._key, TableInfo(answer.version, answer.protocol, answer.metadata))
+        self.rest.known_tables.put(self.table, TableInfo(answer.version, answer.protocol, answer.metadata))
         tasks, skipped = split_skipped(answer.items)
         return ScanPlan(
             table=self.table,
@@ -268,10 +242,6 @@ class ServerPlanner(Struct, frozen=True):
             end=answer.end,
             source=answer.source,
         )
-
-    @property
-    def _key(self) -> tuple[str, Table]:
-        return self.rest.profile.endpoint, self.table
 
     @property
     def _what(self) -> str:

@@ -23,9 +23,7 @@ from delta_sharing_client.spark.lazy_views import lazy_views
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.session import session_for
 from delta_sharing_client.spark.spark_schema import quoted
-from delta_sharing_client.storage.download import DownloadReader
-from delta_sharing_client.transport.storage_transport import StorageTransport
-from delta_sharing_client.transport.url_rules import is_loopback
+from delta_sharing_client.state import ClientState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +46,8 @@ def create_views(
     loaded = load_profile(profile, external=credential_provider is not None, stacklevel=4)
     session = session_for(spark)
     options = options or configured_options(session)
-    rest = RestClient(loaded, options, credential_provider=credential_provider)
-    storage = DownloadReader(StorageTransport(options, is_loopback(loaded.endpoint)), options)
+    state = ClientState(loaded, options, credential_provider)
+    rest, storage = state.rest, state.storage
     tables = _by_name(rest, share, database)
 
     def load(plan_files: Callable[[], ScanPlan]) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,7 @@ from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, Non
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.proxies import proxy_for
 from delta_sharing_client.transport.response import Response
-from delta_sharing_client.transport.tls import existing_files, tls_context
+from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.transport.url_rules import url_origin
 
 _MAX_REDIRECTS: Final = 5
@@ -38,13 +37,18 @@ class BaseTransport(ForkAware):
     #: Advice for the error message of a failed connection.
     _remedy: ClassVar[str] = ""
 
-    def __init__(self, options: TransportOptions, connections: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        options: TransportOptions,
+        connections: Mapping[str, Callable[..., Any]],
+        tls: TlsContext | None = None,
+    ) -> None:
         log_redaction.install()
         self.options = options
         self._connections = connections
         self._lock = ForkSafeLock()
         self._adapters: dict[str, PooledAdapter] = {}
-        self._tls_files = existing_files(options)
+        self._tls = tls or TlsContext(options)
         super().__init__()
 
     def close(self) -> None:
@@ -115,24 +119,11 @@ class BaseTransport(ForkAware):
         scheme = origin.partition(":")[0].lower()
         with self._lock:
             adapter = self._adapters.get(scheme)
-            context = self._tls_context(adapter) if scheme == "https" else None
+            context = self._tls.current() if scheme == "https" else None
             if adapter is None or adapter.context is not context:
                 adapter = PooledAdapter(self.options.max_connections, context, self._connections)
                 self._adapters[scheme] = adapter
             return adapter
-
-    def _tls_context(self, adapter: PooledAdapter | None) -> ssl.SSLContext | None:
-        """Return the context of the certificates as they are now; that of the adapter while one is being replaced.
-
-        Raises:
-            ValueError: a file cannot be used, and there is no adapter.
-        """
-        try:
-            return tls_context(*self._tls_files)
-        except ValueError:
-            if adapter is None:
-                raise
-            return adapter.context
 
     def _timeouts(self, total: float | None = None) -> urllib3.Timeout:
         return urllib3.Timeout(

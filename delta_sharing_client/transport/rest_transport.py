@@ -20,6 +20,7 @@ from delta_sharing_client.transport.meanwhile import begin_to_wait
 from delta_sharing_client.transport.pace import PacedResponse
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.transport.url_rules import check_endpoint, same_origin
 
 #: The least characters of a further header that is masked in what a server repeats.
@@ -55,10 +56,10 @@ def _paced_connection(kind: Callable[..., Any], options: TransportOptions, *argu
 class _CredentialTransport(BaseTransport):
     """Sends requests by the adapters of `requests`."""
 
-    def __init__(self, options: TransportOptions) -> None:
+    def __init__(self, options: TransportOptions, tls: TlsContext | None) -> None:
         kinds = {"http": HTTPConnection, "https": HTTPSConnection}
         super().__init__(
-            options, {name: partial(_paced_connection, kind, options) for name, kind in kinds.items()}
+            options, {name: partial(_paced_connection, kind, options) for name, kind in kinds.items()}, tls
         )
 
     def _send(
@@ -94,6 +95,7 @@ class ApiTransport(_CredentialTransport):
         endpoint: the server's URL, up to where the protocol's paths begin.
         authorize: returns the headers that authorize a request.
         options: time-outs, connections, certificates.
+        tls: the TLS context of the client; by default one of its own.
 
     Raises:
         InsecureUrlError: the credential would be sent in clear text.
@@ -101,8 +103,10 @@ class ApiTransport(_CredentialTransport):
 
     _remedy = "; check the endpoint in the profile, and that this machine reaches it (a proxy, a VPN?)"
 
-    def __init__(self, endpoint: str, authorize: Authorizer, options: TransportOptions) -> None:
-        super().__init__(options)
+    def __init__(
+        self, endpoint: str, authorize: Authorizer, options: TransportOptions, tls: TlsContext | None = None
+    ) -> None:
+        super().__init__(options, tls)
         self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http).rstrip("/")
         self.authorize = authorize
 
@@ -188,8 +192,8 @@ class TokenTransport(_CredentialTransport):
         InsecureUrlError: the credential would be sent in clear text.
     """
 
-    def __init__(self, endpoint: str, options: TransportOptions) -> None:
-        super().__init__(options)
+    def __init__(self, endpoint: str, options: TransportOptions, tls: TlsContext | None = None) -> None:
+        super().__init__(options, tls)
         self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http)
 
     def post(self, form: Mapping[str, str], headers: Mapping[str, str], timeout: float) -> Response:

@@ -16,6 +16,7 @@ from delta_sharing_client.transport.cancellation import Cancellation, SocketRegi
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.store_connections import SecureStoreConnection, StoreConnection
+from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.transport.url_rules import check_data_url
 
 _NO_RETRIES: Final = Retry(False, redirect=False)
@@ -27,15 +28,18 @@ class StorageTransport(BaseTransport):
     Args:
         options: time-outs, connections, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine; only then its files may be.
+        tls: the TLS context of the client; by default one of its own.
     """
 
-    def __init__(self, options: TransportOptions, endpoint_is_loopback: bool) -> None:
+    def __init__(
+        self, options: TransportOptions, endpoint_is_loopback: bool, tls: TlsContext | None = None
+    ) -> None:
         self._sockets = SocketRegistry()
         connections: dict[str, Callable[..., Any]] = {
             "http": partial(StoreConnection, options=options, sockets=self._sockets),
             "https": partial(SecureStoreConnection, options=options, sockets=self._sockets),
         }
-        super().__init__(options, connections)
+        super().__init__(options, connections, tls)
         self.endpoint_is_loopback = endpoint_is_loopback
         self._timeout = self._timeouts()
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import ssl
-from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3.util.ssl_ import create_urllib3_context
 
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.paths import local_path
 
+#: What changes with the content of a file; None if there is none.
+_State: TypeAlias = tuple[int, ...] | None
+
 
 def existing_files(options: TransportOptions) -> tuple[str, str | None, str | None]:
-    """Return the arguments of `tls_context`; raise `ValueError` if a file does not exist."""
+    """Return the files of authorities, client certificate and key; raise `ValueError` if one does not exist."""
     trusted = options.ca_bundle
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         if trusted is None and os.environ.get(variable):
@@ -31,19 +35,39 @@ def existing_files(options: TransportOptions) -> tuple[str, str | None, str | No
     return files
 
 
-def tls_context(trusted: str, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    """Return a TLS context that verifies servers, with a client certificate if given.
+class TlsContext:
+    """The TLS context of one client, which verifies servers, with a client certificate if given.
 
-    It is the same one until a file changes: certificates are rotated while processes run.
+    It is the same one until a file changes: certificates are rotated while processes run. Reading the trusted ones
+    takes 15 ms.
 
     Raises:
-        ValueError: a file cannot be used.
+        ValueError: a file does not exist.
     """
-    files = trusted, certificate, key
-    return _context(*files, tuple(_state(file) for file in files))
+
+    def __init__(self, options: TransportOptions) -> None:
+        self._files = existing_files(options)
+        self._lock = ForkSafeLock()
+        self._made: tuple[tuple[_State, ...], ssl.SSLContext] | None = None
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context of the files as they are now; the last one while a file is being replaced.
+
+        Raises:
+            ValueError: a file cannot be used, and there is no context yet.
+        """
+        states = tuple(map(_state, self._files))
+        with self._lock:
+            if self._made is None or self._made[0] != states:
+                try:
+                    self._made = states, _context(*self._files)
+                except ValueError:
+                    if self._made is None:
+                        raise
+            return self._made[1]
 
 
-def _state(file: str | None) -> tuple[int, ...] | None:
+def _state(file: str | None) -> _State:
     """Return what changes with the content of a file, or of a directory of certificates."""
     try:
         found = None if file is None else Path(file).stat()
@@ -52,10 +76,7 @@ def _state(file: str | None) -> tuple[int, ...] | None:
     return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-@lru_cache(maxsize=8)  # reading the trusted certificates takes 15 ms
-def _context(
-    trusted: str, certificate: str | None, key: str | None, _states: tuple[tuple[int, ...] | None, ...]
-) -> ssl.SSLContext:
+def _context(trusted: str, certificate: str | None, key: str | None) -> ssl.SSLContext:
     context: ssl.SSLContext = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
     file, what = trusted, "the CA bundle"
     try:

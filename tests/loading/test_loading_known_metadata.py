@@ -35,12 +35,6 @@ def write(path: Path, kind: str, *extra: Any) -> None:
     write_table(path, [column("id", "long"), column("p", kind), *extra], files, partitions=["p"])
 
 
-@pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server of a test before may have had the same port, and a table of the same name."""
-    monkeypatch.setattr(planner, "_known_tables", planner._KnownTables())
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[SharingServer]:
     write(tmp_path / "t", "string")
@@ -77,9 +71,13 @@ class TestChangedTable:
     """Text is compared in another order than numbers, so hints of the earlier type would skip files."""
 
     @pytest.fixture
-    def change(self, server: SharingServer, tmp_path: Path) -> Callable[..., None]:
+    def client(self, server: SharingServer) -> Iterator[SharingClient]:
         with SharingClient(server.profile) as client:
-            assert client.table("s.s.t").scan(filters=[("p", ">", "1")]).count() == 20
+            yield client
+
+    @pytest.fixture
+    def change(self, server: SharingServer, client: SharingClient, tmp_path: Path) -> Callable[..., None]:
+        assert client.table("s.s.t").scan(filters=[("p", ">", "1")]).count() == 20
         server.reset_requests()
 
         def replace(kind: str, *extra: Any) -> None:
@@ -89,10 +87,10 @@ class TestChangedTable:
         return replace
 
     def test_query_is_sent_again_with_hints_of_the_new_type(
-        self, server: SharingServer, change: Callable[..., None]
+        self, server: SharingServer, client: SharingClient, change: Callable[..., None]
     ) -> None:
         change("integer")
-        with SharingClient(server.profile) as client:
+        with client:
             scan = client.table("s.s.t").scan(filters="p >= 2 AND id < 25")
             assert scan.to_arrow()["id"].to_pylist() == list(range(10, 25))
             assert listings(server)[-1] == "query"
@@ -101,10 +99,10 @@ class TestChangedTable:
             assert listings(server) == ["query"]
 
     def test_only_the_query_is_sent_again_if_the_filter_fits_both_types(
-        self, server: SharingServer, change: Callable[..., None]
+        self, server: SharingServer, client: SharingClient, change: Callable[..., None]
     ) -> None:
         change("integer")
-        with SharingClient(server.profile) as client:
+        with client:
             scan = client.table("s.s.t").scan(filters="p >= 2")
             assert scan.count() == 20
             change("long")
@@ -112,17 +110,17 @@ class TestChangedTable:
             assert scan.count() == 20
             assert listings(server) == ["query", "query"]
 
-    def test_filter_on_a_new_column(self, server: SharingServer, change: Callable[..., None]) -> None:
+    def test_filter_on_a_new_column(self, client: SharingClient, change: Callable[..., None]) -> None:
         change("string", column("new", "long"))
-        with SharingClient(server.profile) as client:
+        with client:
             assert client.table("s.s.t").scan(filters=[("new", "is", None)]).count() == 30
 
     def test_filter_on_a_removed_partition_column_raises(
-        self, server: SharingServer, tmp_path: Path, change: Callable[..., None]
+        self, server: SharingServer, tmp_path: Path, client: SharingClient, change: Callable[..., None]
     ) -> None:
         shutil.rmtree(tmp_path / "t")
         write_table(tmp_path / "t", [column("id", "long")], [File(rows=rows(0), name="a.parquet")])
-        with SharingClient(server.profile) as client, pytest.raises(ValueError, match="'p'"):
+        with client, pytest.raises(ValueError, match="'p'"):
             client.table("s.s.t").scan(filters=[("p", "=", "1")]).to_arrow()
 
 
@@ -215,11 +213,12 @@ class TestInferredTypes:
         ids=str,
     )
     def test_other_types_than_inferred_take_a_second_query(self, server: SharingServer, filters: Any) -> None:
-        assert self.found(server, filters) == [2]
-        assert listings(server) == ["query", "query"]
-        server.reset_requests()
-        assert self.found(server, filters) == [2]
-        assert listings(server) == ["query"]
+        with SharingClient(server.profile) as client:
+            scan = client.table("s.s.t").scan(filters=filters)
+            for sent in (["query", "query"], ["query"]):
+                server.reset_requests()
+                assert scan.to_arrow()["id"].to_pylist() == [2]
+                assert listings(server) == sent
 
     @pytest.mark.parametrize(
         "filters",
