@@ -162,8 +162,7 @@ class TestReuse:
             if how == "close":
                 storage.close()
             else:
-                storage._pid = -1  # as it is in a child
-                storage._adapter_for(server.url)
+                storage.after_fork()  # as in a child
             assert server.hung_up.acquire(timeout=HANG)
             assert fetch(storage, server) == b"fine"
 
