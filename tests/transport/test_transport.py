@@ -139,7 +139,7 @@ class TestApiRequests:
         api.close()
         assert api.request("GET", ("x",)).read(10) == b"x"
         before = api._adapter_for("http://x")
-        api._pid = -1  # as it is in a child
+        api.after_fork()  # as in a child
         assert api._adapter_for("http://x") is not before
 
 
