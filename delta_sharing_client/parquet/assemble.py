@@ -17,7 +17,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.parquet.arrow_values import scalar_of
-from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, check_texts, holds_variant
+from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, check_texts, holds_variant, look_up
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.read_units import LocatedColumn
 from delta_sharing_client.parquet.row_sizes import Widths
@@ -154,7 +154,7 @@ def _checked(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _looked_up(chunk: pa.DictionaryArray) -> pa.StringArray:
     """Return the texts of dictionary indices; each text of the dictionary is validated once."""
-    texts = chunk.dictionary_decode()
+    texts = look_up(chunk)
     try:
         check_texts(chunk.dictionary)
     except pa.ArrowInvalid:

@@ -31,6 +31,9 @@ _FIELD_ID: Final = b"PARQUET:field_id"
 _OFFSET: Final = struct.Struct("=i")
 #: Texts of up to so many bytes are validated in a copy.
 _FEW_BYTES: Final = 128 * 1024
+_TEXTS: Final = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+#: Bytes that may be reserved for the texts of dictionary indices.
+_MAX_RESERVED: Final = 256 * 1024 * 1024
 
 
 class FieldFinder:
@@ -94,7 +97,7 @@ def cast_to_schema(array: pa.Array, data_type: DataType, target: pa.DataType, fi
         array = array.storage
         source = array.type
     if pa.types.is_dictionary(source):
-        array = array.dictionary_decode()
+        array = look_up(array)
         source = array.type
     if not pa.types.is_nested(target):
         return array if source == target else cast_leaf(array, target)
@@ -107,6 +110,17 @@ def cast_to_schema(array: pa.Array, data_type: DataType, target: pa.DataType, fi
     if isinstance(data_type, MapType):
         return _map(array, data_type, target, finder)
     raise ProtocolError(f"{data_type} cannot be read as {target}")
+
+
+def look_up(array: pa.DictionaryArray) -> pa.Array:
+    """Return the values of dictionary indices."""
+    values = array.dictionary
+    # Arrow reserves the mean length of the dictionary's texts for each row: terabytes, if a long one is rare.
+    is_small = len(array) * values.nbytes <= _MAX_RESERVED * max(len(values), 1)
+    if is_small or values.type not in _TEXTS:
+        return array.dictionary_decode()
+    each = values.cast(pa.large_binary()).to_pylist()
+    return pa.array([None if index is None else each[index] for index in array.indices.to_pylist()], values.type)
 
 
 def is_variant(data_type: DataType) -> bool:

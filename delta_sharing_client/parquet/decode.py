@@ -99,14 +99,14 @@ class ParquetSource:
         self._spec = spec
         self._predicate = None if task.all_rows_match else spec.predicate
         self._deleted = deleted
-        self._spare: list[Any] = []
+        self._spare: dict[tuple[str, ...], list[Any]] = {}
         with memoryview(self._buffer) as view:
             end = bytes(view[-8:])
         if end[4:] == b"PAR1":  # otherwise the reader raises
             footer_length(end, self._buffer.size, limits.footer, task.file_id)
         with self._readable():
             reader = self._open(None)
-            self._spare.append(reader)
+            self._spare[()] = [reader]
             self._metadata = reader.metadata
             locator = (locators or ColumnLocatorCache()).of(reader.schema_arrow)
             self.columns, self._assembly = locator.locate(task, spec)
@@ -217,16 +217,15 @@ class ParquetSource:
 
     @contextlib.contextmanager
     def _reader(self, indexed: tuple[str, ...] = ()) -> Iterator[Any]:
-        """Open a reader, which decodes `indexed` columns as dictionary indices; plain readers are used again."""
+        """Return a reader that decodes `indexed` columns as dictionary indices; it is used again."""
+        spare = self._spare.setdefault(indexed, [])
         try:
-            if indexed:
-                raise IndexError
-            reader = self._spare.pop()
+            reader = spare.pop()
         except IndexError:
             reader = self._open(self._metadata, indexed)
         yield reader
-        if not indexed and self._buffer is not None:
-            self._spare.append(reader)
+        if self._buffer is not None:
+            spare.append(reader)
 
     def _open(self, metadata: pq.FileMetaData | None, indexed: tuple[str, ...] = ()) -> Any:
         return _open_reader(

@@ -33,6 +33,7 @@ _MAX_PAGES: Final = 1_000_000
 _MAX_DEPTH: Final = 8
 #: Bytes of bit-packed levels that are expanded at a time, for each bit of a level.
 _PACKED_BYTES: Final = 64 * 1024
+_NO_ZEROS: Final = np.empty(0, np.int64)
 #: Bytes of a field's value by its Thrift type: true, false, byte, double.
 _FIXED_SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
 _BINARY: Final = 8
@@ -176,19 +177,21 @@ def longest_row(data: memoryview, pages: Iterable[ParquetPage], codec: str, max_
 
     The result is None if the levels cannot be decompressed here. Raises `MalformedPageError` for damaged levels.
     """
-    longest = current = 0
+    longest = start = position = 0  # the longest row, the start of the last one, the values before a run
     for page in pages:
         levels = _repetition_levels(data, page, codec)
         if levels is None:
             return None
-        # A row starts at each level 0.
-        for count, first, last, gap in _level_runs(levels, max_level.bit_length(), page.values):
-            if first < 0:
-                current += count
-            else:
-                longest = max(longest, current + first, gap)
-                current = count - last
-    return max(longest, current)
+        for count, zeros in _level_runs(levels, max_level.bit_length(), page.values):
+            # A row starts at each level 0.
+            if zeros is None:
+                longest = max(longest, position - start, 1)
+                start = position + count - 1
+            elif len(zeros):
+                longest = max(longest, position + int(zeros[0]) - start, int(np.diff(zeros).max(initial=0)))
+                start = position + int(zeros[-1])
+            position += count
+    return max(longest, position - start)
 
 
 def _repetition_levels(data: memoryview, page: ParquetPage, codec: str) -> memoryview | None:
@@ -205,11 +208,10 @@ def _repetition_levels(data: memoryview, page: ParquetPage, codec: str) -> memor
     return stored[4 : 4 + length] if 4 + length <= len(stored) else None
 
 
-def _level_runs(levels: memoryview, width: int, values: int) -> Iterator[tuple[int, int, int, int]]:
+def _level_runs(levels: memoryview, width: int, values: int) -> Iterator[tuple[int, np.ndarray[Any, Any] | None]]:
     """Decode the RLE and bit-packed hybrid encoding.
 
-    Yields the number of levels of a run, the first and the last index of a 0 in it (-1 if there is none), and the
-    widest gap between two.
+    Yields the number of levels of a run, and the indices of the zeros among them; None if all are zeros.
     """
     at = 0
     size = (width + 7) // 8
@@ -223,7 +225,8 @@ def _level_runs(levels: memoryview, width: int, values: int) -> Iterator[tuple[i
             level = int.from_bytes(levels[at : at + size], "little")
             at += size
             values -= count
-            yield (count, -1, -1, 0) if level or not count else (count, 0, count - 1, 1)
+            if count:
+                yield count, _NO_ZEROS if level else None
             continue
         end = at + (header >> 1) * width
         while at < end and values > 0:
@@ -232,8 +235,4 @@ def _level_runs(levels: memoryview, width: int, values: int) -> Iterator[tuple[i
             at = stop
             count = min(len(bits) // width, values)
             values -= count
-            zeros = np.flatnonzero(~bits[: count * width].reshape(count, width).any(axis=1))
-            if len(zeros):
-                yield count, int(zeros[0]), int(zeros[-1]), int(np.diff(zeros).max(initial=0))
-            else:
-                yield count, -1, -1, 0
+            yield count, np.flatnonzero(~bits[: count * width].reshape(count, width).any(axis=1))

@@ -32,6 +32,8 @@ _MIB: Final = 1024 * 1024
 _STEPS: Final = (_MIB, 64 * _MIB)
 #: Bytes of a decoded value by its physical type. Strings and binaries have no fixed width.
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 16, "FLOAT": 4, "DOUBLE": 8}
+#: Texts of so many rows are looked up in less time than a reader for dictionary indices is opened.
+_INDEXED_ROWS: Final = 10_000
 #: A row group of up to so many steps is decoded at once.
 _STEPS_AT_ONCE: Final = 4
 #: Logical types of columns that can be read as dictionary indices.
@@ -195,18 +197,19 @@ def plan_steps(
             _Chunk(data, metadata, leaf, rows, limits)
     variable.sort(key=itemgetter(0))
     chunks = []
-    while variable and most > at_once:
+    while variable and (most > at_once or (rows >= _INDEXED_ROWS and variable[-1][1].is_text)):
         size, leaf, metadata = variable.pop()
-        chunks.append(_Chunk(data, metadata, leaf, rows, limits))
-        most += chunks[-1].bound(rows) - size
-    if most <= at_once:
-        return DecodePlan(rows)
+        chunk = _Chunk(data, metadata, leaf, rows, limits)
+        if rows >= _INDEXED_ROWS:
+            chunk.index(limits)
+        chunks.append(chunk)
+        most += chunk.bound(rows) - size
     for chunk in sorted(chunks, key=lambda chunk: chunk.bound(rows), reverse=True):
+        if most <= at_once:
+            break
         most -= chunk.bound(rows)
         chunk.refine(limits, longest_text)
         most += chunk.bound(rows)
-        if most <= at_once:
-            break
     indexed = tuple(chunk.leaf.path for chunk in chunks if chunk.indexed)
     count = rows
     if most > at_once:
@@ -331,19 +334,25 @@ class _Chunk:
         sums = np.concatenate([[0], np.cumsum(self._texts, dtype=np.int64)])
         return int((sums[stops] - sums[:-1]).max(initial=0))
 
-    def refine(self, limits: DecodeLimits, longest_text: LongestText) -> None:
-        """Look closer, where that may allow larger steps: at the dictionary and at the repetition levels."""
-        dictionary, leaf = self._dictionary, self.leaf
+    def index(self, limits: DecodeLimits) -> None:
+        """Decode the column as dictionary indices, if that is possible and its dictionary is not too large."""
+        dictionary = self._dictionary
         # Not if only some pages use the dictionary: the reader would hash each text of the others.
-        if dictionary is not None and leaf.is_text and self._dictionary_values == self._values:
+        if dictionary is not None and self.leaf.is_text and self._dictionary_values == self._values:
             self.indexed = dictionary.size <= limits.step
         if self.indexed:
             self._dictionary_values = 0
+
+    def refine(self, limits: DecodeLimits, longest_text: LongestText) -> None:
+        """Look closer, where that may allow larger steps: at the dictionary and at the repetition levels."""
+        self.index(limits)
+        if self.indexed:
             return
-        if dictionary is not None and self._dictionary_values * self._entry > limits.step // 8:
-            found = longest_text(leaf) if self._pages and self._pages[0].uses_dictionary else None
+        if self._dictionary_values * self._entry > limits.step // 8:
+            found = longest_text(self.leaf) if self._pages and self._pages[0].uses_dictionary else None
             self._entry = self._entry if found is None else min(found, self._entry)
-        if leaf.max_level and self.bound(self._rows) > max(4 * limits.step, _COMMON_EXPANSION * self._stored):
-            longest = longest_row(self._data, self._pages, self._codec, leaf.max_level)
+        level = self.leaf.max_level
+        if level and self.bound(self._rows) > max(4 * limits.step, _COMMON_EXPANSION * self._stored):
+            longest = longest_row(self._data, self._pages, self._codec, level)
             self._row_values = self._values if longest is None else longest
         self.page_bound = self._text_bound(int(self._row_values) or 1)

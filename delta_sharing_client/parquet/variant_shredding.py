@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from delta_sharing_client.parquet import variant_binary as vb
 from delta_sharing_client.parquet.arrow_types import is_any_list
+from delta_sharing_client.parquet.cast import look_up
 from delta_sharing_client.parquet.variant_binary import MalformedVariantError
 
 #: Levels of groups within groups.
@@ -84,7 +85,7 @@ def plain(array: pa.Array) -> pa.Array:
     """Return a column without extension type and dictionary."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return look_up(array) if pa.types.is_dictionary(array.type) else array
 
 
 def _group(group: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionaries, depth: int) -> Encoded:

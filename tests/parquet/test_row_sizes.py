@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from parquet_files import FILE_ID, array_of, decode_file, map_of, parquet, struct_of, table_schema
@@ -150,6 +151,62 @@ def test_a_row_is_refused_only_beyond_the_limit(batch: int) -> None:
         assert sum(one.num_rows for one in decode(data, schema, limits)) == 30
 
 
+class TestLargeRowsAfterSmallOnes:
+    """The size of rows that were decoded is no bound for those that follow."""
+
+    LIMITS = DecodeLimits(step=200_000, batch=1_000_000)
+
+    @pytest.mark.parametrize("use_dictionary", [True, False])
+    @pytest.mark.parametrize("codec", ["none", "zstd"])
+    def test_long_texts(self, codec: str, use_dictionary: bool) -> None:
+        texts = ["a"] * 3_000 + ["x" * 100_000] * 300
+        data = parquet(
+            {"t": texts},
+            compression=codec,
+            use_dictionary=use_dictionary,
+            write_batch_size=1,
+            dictionary_pagesize_limit=1 << 20,
+            data_page_size=1 << 16,
+        )
+        rows = 0
+        for batch in decode(data, table_schema(("t", "string")), self.LIMITS):
+            assert batch.nbytes <= 4 * self.LIMITS.step
+            assert batch.column("t").to_pylist() == texts[rows : rows + batch.num_rows]
+            rows += batch.num_rows
+        assert rows == len(texts)
+
+    @pytest.mark.parametrize("text", [False, True])
+    def test_a_long_list(self, text: bool) -> None:
+        lengths, values = [1] * 3_000 + [1_000_000], pa.repeat("text" if text else 7, 1_003_000)
+        lists = pa.ListArray.from_arrays(pa.array(np.cumsum([0, *lengths]), pa.int32()), values)
+        data = parquet({"l": lists})
+        assert len(data) < 10_000
+        kind = array_of("string" if text else "long")
+        with pytest.raises(DataError, match="batch_memory_limit allows 1,000,000"):
+            decode(data, table_schema(("l", kind)), self.LIMITS)
+        whole = decode(data, table_schema(("l", kind)), DecodeLimits())
+        assert sum(batch.num_rows for batch in whole) == 3_001
+
+
+@pytest.mark.parametrize("kind", ["string", "binary"])
+@pytest.mark.parametrize("declared", [True, False], ids=["dictionary in the schema", "plain schema"])
+def test_a_rare_long_text_reserves_no_memory_for_the_other_rows(kind: str, declared: bool) -> None:
+    """Arrow reserves the mean length of the dictionary's texts for each row: here 2 TB."""
+    length, rows = 20_000_000, 200_000
+    texts = pa.array(["a", "x" * length]).cast(kind)
+    indices = pa.array([None] + [0] * (rows - 2) + [1], pa.int32())
+    data = parquet(
+        {"t": pa.DictionaryArray.from_arrays(indices, texts)},
+        write_statistics=False,
+        store_schema=declared,
+        dictionary_pagesize_limit=2 * length,
+    )
+    column = pa.chunked_array([b.column("t") for b in decode(data, table_schema(("t", kind)), DecodeLimits())])
+    assert pc.sum(pc.binary_length(column)).as_py() == rows - 2 + length
+    assert column.null_count == 1
+    assert column[1].as_py() == ("a" if kind == "string" else b"a")
+
+
 class TestPageHeaders:
     @pytest.mark.parametrize("version", ["1.0", "2.0"])
     @pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip"])
@@ -271,6 +328,16 @@ class TestSmallChunks:
         batches = decode(data, fields, limits)
         assert len(batches) > 20
         assert pa.Table.from_batches(batches).to_pydict() == pa.table(table).to_pydict()
+
+    @pytest.mark.parametrize(("rows", "indexed"), [(500, ()), (20_000, ("t",))])
+    def test_texts_of_many_rows_are_looked_up_in_their_dictionary(self, rows: int, indexed: tuple) -> None:
+        table = {"t": [f"text {n % 10}" for n in range(rows)], "n": range(rows)}
+        data = parquet(table)
+        assert self.plan(data, data, DecodeLimits()) == DecodePlan(rows, indexed)
+        assert (
+            pa.Table.from_batches(decode(data, self.SCHEMA, DecodeLimits())).to_pydict()
+            == pa.table(table).to_pydict()
+        )
 
     def test_a_negative_chunk_size_raises(self) -> None:
         data = parquet({"t": ["text"] * 1_000}, compression="snappy")
