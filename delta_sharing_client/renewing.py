@@ -87,7 +87,7 @@ class Renewing(Generic[T]):
     Args:
         fetch: returns a new value, or raises `DeltaSharingError`; its argument is False if the old one can be
             used. It must not ask for the value that it renews.
-        name: what is renewed, for the log.
+        name: what is renewed, for the log, in the singular.
         value: the first value; by default it is fetched when it is needed.
         until_refused: the time of expiration is a hint: an expired value is used if its renewal fails.
         now: returns the seconds since the epoch.
@@ -173,7 +173,8 @@ class Renewing(Generic[T]):
                 flight.set_exception(copy.copy(error))
                 raise
             self._period = _Period(old, self._now() + NEXT_TRY)
-            logger.warning("%s could not be renewed, and the old value is used for now: %s", self._name, error)
+            end = "is refused" if self._until_refused else "expires"
+            logger.warning("%s could not be renewed and is used until it %s: %s", self._name, end, error)
             return None
         self._period = _Period(value)
         flight.set_result(value)

@@ -117,7 +117,7 @@ class TestFailures:
         source.failure = TransportError("down")
         assert [value.get().number for _ in range(3)] == [0, 0, 0]
         assert source.asked == [False]
-        assert "the value could not be renewed, and the old value is used for now" in caplog.text
+        assert "the value could not be renewed and is used until it expires: " in caplog.text
         source.time += NEXT_TRY
         assert (value.get().number, source.asked) == (0, [False, False])
         source.failure = None

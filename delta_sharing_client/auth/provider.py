@@ -35,8 +35,8 @@ class FixedAuth:
         self._profile = profile
         self._now = now
 
-    def headers(self, *, force: bool = False) -> Mapping[str, str]:
-        """Return the `Authorization` header ("REST APIs"); `force` has no effect, as there is one credential."""
+    def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        """Return the `Authorization` header ("REST APIs"), `refused` or not, as there is one credential."""
         credential = self._profile.credential
         if isinstance(credential, Basic):
             pair = f"{credential.username}:{credential.password.reveal()}"

@@ -30,11 +30,11 @@ _SHORTEST_KEY: Final = 8
 class Authorizer(Protocol):
     """Source of the headers that authorize a request to the sharing server."""
 
-    #: Whether `force` can return another credential than before.
+    #: Whether there may be another credential than a refused one.
     renewable: bool
 
-    def headers(self, *, force: bool = False) -> Mapping[str, str]:
-        """Return the headers; `force` requests a fresh credential after a refusal of the last one."""
+    def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        """Return the headers; those of a fresh credential if the server refused the present ones."""
 
     def hint(self) -> str:
         """Return the advice for the error message of a 401."""
@@ -147,8 +147,8 @@ class ApiTransport(_CredentialTransport):
         if data is not None:
             plain["Content-Type"] = "application/json; charset=utf-8"
 
-        def authorized(*, force: bool) -> Response:
-            sent = {**plain, **self.authorize.headers(force=force)}
+        def authorized(authorization: Mapping[str, str]) -> Response:
+            sent = {**plain, **authorization}
 
             def send(target: SecretUrl, as_get: bool) -> Response:
                 if not same_origin(target.reveal(), self.endpoint):
@@ -163,10 +163,11 @@ class ApiTransport(_CredentialTransport):
 
             return self._follow(url, send)
 
-        response = authorized(force=False)
+        authorization = self.authorize.headers()
+        response = authorized(authorization)
         if response.status == 401 and self.authorize.renewable:
             response.close()
-            response = authorized(force=True)
+            response = authorized(self.authorize.headers(refused=authorization))
         return response
 
 

@@ -327,10 +327,10 @@ class TestSecrets:
         header = basic("client-1", SECRET).split()[1]
         texts = [str(caught.value), repr(caught.value), repr(vars(caught.value)), caplog.text]
         texts += [repr(thing) for thing in (client, client.profile, client._rest, authorize, authorize._source)]
-        texts += [repr(authorize._current), repr(client.profile.credential)]
+        texts += [repr(authorize.current_token()), repr(client.profile.credential)]
         for text in texts:
             assert "canary" not in text
             assert header not in text
-        for thing in (client.profile, authorize, authorize._current):
+        for thing in (client.profile, authorize, authorize.current_token()):
             with pytest.raises(TypeError):
                 pickle.dumps(thing)

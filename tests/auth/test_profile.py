@@ -519,7 +519,7 @@ class TestBearerAuth:
     def test_headers(self):
         provider = provider_for(Profile.from_dict(FIELDS))
         assert provider.headers() == {"Authorization": f"Bearer {CANARY}"}
-        assert provider.headers(force=True) == provider.headers()
+        assert provider.headers(refused=provider.headers()) == provider.headers()
         assert not provider.renewable
 
     def test_the_hint_names_an_expiration_that_has_passed(self):

@@ -46,9 +46,9 @@ class Authorizer:
     def __init__(self):
         self.asked = []
 
-    def headers(self, *, force=False):
-        self.asked.append(force)
-        return {"Authorization": f"Bearer {TOKEN}{'-new' if force else ''}"}
+    def headers(self, *, refused=None):
+        self.asked.append(refused is not None)
+        return {"Authorization": f"Bearer {TOKEN}{'' if refused is None else '-new'}"}
 
     def hint(self):
         return "ask for a new one"
