@@ -58,7 +58,7 @@ class RenewingAuth:
 
     def __init__(self, source: TokenSource, *, now: Callable[[], float] = time.time) -> None:
         self._source = source
-        self._token = Renewing(self._fetch, "the access token", now=now)
+        self._token = Renewing(lambda needed: source.fetch(retry=needed), "the access token", now=now)
 
     def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
         """Return the `Authorization` header; another one than that of `refused`."""
@@ -75,9 +75,6 @@ class RenewingAuth:
     @representation
     def __repr__(self) -> str:
         return f"RenewingAuth({self._source!r})"
-
-    def _fetch(self, needed: bool) -> AccessToken:
-        return self._source.fetch(retry=needed)
 
 
 def _headers(token: AccessToken) -> Mapping[str, str]:

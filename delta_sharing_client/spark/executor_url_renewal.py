@@ -26,8 +26,6 @@ from typing import Any, Final
 from msgspec import structs
 
 from delta_sharing_client.auth.private_key import read_private_key
-from delta_sharing_client.errors import StorageError
-from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.credentials import PrivateKeyJwt
 from delta_sharing_client.model.names import Table
@@ -36,7 +34,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
-from delta_sharing_client.scan.url_renewal import UrlRenewer
+from delta_sharing_client.scan.url_renewal import ListedUrlRenewal, ListedUrls, UrlLister
 from delta_sharing_client.secrets import Secret, SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, open_files
@@ -110,7 +108,7 @@ class HostDirectory:
         return open_files(RestClient(self._profile, self._options), self._table)
 
 
-class HostUrlRenewer:
+class HostUrlRenewer(ListedUrlRenewal):
     """Returns fresh URLs for a plan's files, on an executor.
 
     The first worker of a host that needs one lists the table's files, at the same version, and writes the URLs to
@@ -124,57 +122,52 @@ class HostUrlRenewer:
     """
 
     def __init__(self, profile: Profile, options: TransportOptions, plan: ScanPlan, key: str) -> None:
+        super().__init__(
+            plan.table, plan.version, _HostUrlLister(profile, options, plan, key).list_urls, ListedUrls({})
+        )
+        self._arguments = profile, options, plan, key
+
+    @representation
+    def __repr__(self) -> str:
+        return f"HostUrlRenewer({self._table.full_name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HostUrlRenewer, self._arguments
+
+
+class _HostUrlLister:
+    """Lists the files of a plan for a worker, once per host; see `HostUrlRenewer`."""
+
+    def __init__(self, profile: Profile, options: TransportOptions, plan: ScanPlan, key: str) -> None:
         self._profile = profile
         self._options = options
         self._plan = plan
         self._key = key
-        self._lock = ForkSafeLock()
-        self._urls: dict[str, SecretUrl] = {}
+        self._last: Mapping[str, SecretUrl] = {}
 
-    @representation
-    def __repr__(self) -> str:
-        return f"HostUrlRenewer({self._plan.table.full_name})"
+    def list_urls(self) -> ListedUrls:
+        """Return the URLs that another worker of this host has listed since the last ones, else list them."""
+        listed = self._shared()
+        self._last = listed.urls
+        return listed
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return HostUrlRenewer, (self._profile, self._options, self._plan, self._key)
-
-    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
-        """Return a fresh URL for a file.
-
-        Raises:
-            StorageError: the server does not list the file any more.
-        """
-        with self._lock:
-            if self._urls.get(file_id, expired) == expired:
-                self._urls = self._shared(file_id, expired)
-            url = self._urls.get(file_id)
-        if url is None:
-            plan = self._plan
-            raise StorageError(
-                "its URL expired, and the server does not list the file any more: "
-                f"table {plan.table.full_name} is now at a later version than {plan.version}; load it again",
-                file_id=file_id,
-            )
-        return url
-
-    def _shared(self, file_id: str, expired: SecretUrl) -> dict[str, SecretUrl]:
-        """Return the URLs that another worker of this host has listed, else list them."""
+    def _shared(self) -> ListedUrls:
         folder = _private_folder()
         if folder is None:
             return self._list_urls()
-        path, urls = folder / f"{self._key}.json", None
+        path, listed = folder / f"{self._key}.json", None
         # Without a disk to write to, each worker lists the files.
         with contextlib.suppress(OSError), file_lock(folder / f"{self._key}.lock", private=True):
             known = _read(path)
-            if known.get(file_id, expired) != expired:
-                return known
-            urls = self._list_urls()
-            _write(path, urls)
-        return self._list_urls() if urls is None else urls
+            if known != self._last:
+                return ListedUrls(known)
+            listed = self._list_urls()
+            _write(path, listed.urls)
+        return self._list_urls() if listed is None else listed
 
-    def _list_urls(self) -> dict[str, SecretUrl]:
+    def _list_urls(self) -> ListedUrls:
         with RestClient(self._profile, self._options) as rest:
-            return UrlRenewer(rest, self._plan.table, self._plan).list_urls()
+            return UrlLister(rest, self._plan.table, self._plan).list_urls()
 
 
 def _private_folder() -> Path | None:

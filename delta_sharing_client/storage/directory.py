@@ -7,6 +7,7 @@ these files too: a renewal of the URL renews the credentials.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import threading
 import time
@@ -14,10 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from msgspec import Struct
+
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
 from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.renewing import Renewing, lifetime_from
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.byte_source import StorageReader
@@ -35,8 +39,8 @@ if TYPE_CHECKING:
 _KEPT_OPEN: Final = 64
 #: Bytes of one read.
 _BLOCK: Final = 8 * 1024 * 1024
-#: Credentials that expire within these seconds are renewed before use.
-_MIN_REMAINING: Final = 60
+#: The maximum time in seconds before the expiration at which credentials are renewed.
+_LONGEST_MARGIN: Final = 60.0
 _MAX_DETAIL: Final = 300
 
 #: For an expired session S3 responds with 400, without a code to a HEAD.
@@ -48,23 +52,20 @@ _GONE = re.compile(r"NO_SUCH_KEY|NO_SUCH_BUCKET|NoSuchKey|BlobNotFound|Container
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
-class _Grant:
+class _Grant(Struct, frozen=True):
     """One location, opened with the credentials of the server for it.
 
     Attributes:
-        location: the requested location; None for the table's directory.
         number: how often it was opened.
         directory: the opened location.
-        expires: the expiration of the credentials in milliseconds since the epoch, if known.
-        ahead: seconds before the expiration at which the credentials are renewed.
+        expires: the expiration of the credentials in seconds since the epoch, if known.
+        renew_at: the time at which they are renewed.
     """
 
-    def __init__(self, location: str | None) -> None:
-        self.location = location
-        self.number = 0
-        self.directory: Directory | None = None
-        self.expires: int | None = None
-        self.ahead = 0.0
+    number: int
+    directory: Directory
+    expires: float | None = None
+    renew_at: float | None = None
 
 
 class DirectoryFiles:
@@ -95,33 +96,33 @@ class DirectoryFiles:
         auxiliary: Sequence[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._fetch_credentials = fetch_credentials
-        self._options = options
-        self._endpoint_is_loopback = endpoint_is_loopback
-        self._now = now
-        self._lock = ForkSafeLock()
         self.auxiliary = tuple(auxiliary)
-        self._grants = [_Grant(location) for location in (None, *auxiliary)]
+
+        def renewing(location: str | None) -> Renewing[_Grant]:
+            numbers = itertools.count(1)
+
+            def fetch(needed: bool) -> _Grant:
+                credentials = fetch_credentials(location)
+                opened = open_directory(credentials, options, endpoint_is_loopback=endpoint_is_loopback)
+                expires = None if credentials.expires is None else credentials.expires / 1000
+                return _Grant(next(numbers), opened, *lifetime_from(now(), expires, _LONGEST_MARGIN))
+
+            return Renewing(fetch, "the temporary credential of a directory", now=now)
+
+        self._grants = [renewing(location) for location in (None, *auxiliary)]
         self.directory()
 
     @representation
     def __repr__(self) -> str:
-        opened = self._grants[0].directory
-        return f"DirectoryFiles({opened.location if opened is not None else None!r})"
+        opened = self._grants[0].present
+        return f"DirectoryFiles({opened.directory.location if opened is not None else None!r})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the credentials of a directory cannot be pickled")
 
     def directory(self, place: int = 0) -> Directory:
         """Return the directory, or an auxiliary location, with credentials that do not expire soon."""
-        grant = self._grants[place]
-        with self._lock:
-            directory = grant.directory
-            if directory is None or (
-                grant.expires is not None and grant.expires / 1000 - self._now() < grant.ahead
-            ):
-                directory = self._open(grant)
-            return directory
+        return self._grants[place].get().directory
 
     def url(self, uri: str) -> SecretUrl:
         """Return the URL of a file by its path relative to the table's directory, or its URL in the store.
@@ -132,10 +133,9 @@ class DirectoryFiles:
         """
         place = 0
         if not is_within(uri, self.directory().location):
-            auxiliary = enumerate(self._grants[1:], 1)
-            place = next((n for n, grant in auxiliary if is_within(uri, str(grant.location))), 0)
-        path = self.directory(place).path_of(uri)
-        return SecretUrl(f"{path}#{place}.{self._grants[place].number}")
+            place = next((n for n, location in enumerate(self.auxiliary, 1) if is_within(uri, location)), 0)
+        grant = self._grants[place].get()
+        return SecretUrl(f"{grant.directory.path_of(uri)}#{place}.{grant.number}")
 
     def system_and_path(self, url: SecretUrl) -> tuple[Any, str]:
         """Return the file system of a file by its URL, and its path there."""
@@ -150,25 +150,10 @@ class DirectoryFiles:
         """
         path, _, opened = url.reveal().rpartition("#")
         place, _, number = opened.partition(".")
-        grant = self._grants[int(place)]
-        with self._lock:
-            if number == str(grant.number):
-                self._open(grant)
-            return SecretUrl(f"{path}#{place}.{grant.number}")
+        grant = self._grants[int(place)].get(lambda grant: str(grant.number) == number)
+        return SecretUrl(f"{path}#{place}.{grant.number}")
 
     __call__ = renewed
-
-    def _open(self, grant: _Grant) -> Directory:
-        credentials = self._fetch_credentials(grant.location)
-        grant.directory = open_directory(
-            credentials, self._options, endpoint_is_loopback=self._endpoint_is_loopback
-        )
-        grant.expires = credentials.expires
-        left = 0.0 if credentials.expires is None else credentials.expires / 1000 - self._now()
-        # Without this bound short-lived credentials would be renewed for each file.
-        grant.ahead = min(_MIN_REMAINING, max(left, 0.0) / 5)
-        grant.number += 1
-        return grant.directory
 
 
 class DirectoryTransport:

@@ -5,7 +5,7 @@ from faults.server import Reply
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.scan.url_renewal import UrlRenewer
+from delta_sharing_client.scan.url_renewal import UrlLister
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest
 
 TABLE = Table("t", "s", "d")
@@ -43,7 +43,7 @@ def test_a_renewal_in_the_other_format_keeps_the_ids(rest, server):
     table_needs_delta = False
     listed = rest.query_table(TABLE, QueryRequest(formats=("parquet",)))
     table_needs_delta = True
-    urls = UrlRenewer(rest, TABLE, listed).list_urls()
+    urls = UrlLister(rest, TABLE, listed).list_urls().urls
     assert {name: url.reveal() for name, url in urls.items()} == {"md5": "https://h/2"}
     assert [request.headers.get("fileidhash") for request in server.requests] == [None, None, "parquet"]
 

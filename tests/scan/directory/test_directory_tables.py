@@ -243,7 +243,7 @@ class TestCredentials:
         shared.expires_in = 3600
         plan = table.scan().plan()
         files = plan.source[1]
-        files._now = lambda: __import__("time").time() + 3550
+        files._grants[0]._now = lambda: __import__("time").time() + 3550
         reader, _ = plan.source
         task = plan.tasks[0]
         reader.fetch(task.url, task.file_id, task.size)
@@ -284,7 +284,7 @@ class TestCredentials:
         reader, _ = plan.source
         files = plan.source[1]
         texts = [repr(plan), repr(reader), repr(files), repr(plan.tasks), str(caught.value), caplog.text]
-        texts += [repr(files._fetch_credentials()), repr(vars(caught.value))]
+        texts += [repr(table._rest.temporary_credentials(plan.table)), repr(vars(caught.value))]
         for text in texts:
             assert SECRET not in text
             assert SESSION not in text
