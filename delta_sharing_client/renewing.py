@@ -39,6 +39,11 @@ class Expiring(Protocol):
 T = TypeVar("T", bound=Expiring)
 
 
+def system_time() -> float:
+    """Return the seconds since the epoch."""
+    return time.time()
+
+
 def lifetime_from(now: float, expires: float | None, longest_margin: float) -> tuple[float | None, float | None]:
     """Return the times of expiration and of renewal of a value that arrived at `now`.
 
@@ -100,7 +105,7 @@ class Renewing(Generic[T]):
         *,
         value: T | None = None,
         until_refused: bool = False,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = system_time,
     ) -> None:
         self._fetch = fetch
         self._name = name

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from delta_sharing_client.renewing import Renewing, lifetime_from
+from delta_sharing_client.renewing import Renewing, lifetime_from, system_time
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 
@@ -56,7 +55,7 @@ class RenewingAuth:
 
     renewable = True
 
-    def __init__(self, source: TokenSource, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: TokenSource, *, now: Callable[[], float] = system_time) -> None:
         self._source = source
         self._token = Renewing(lambda needed: source.fetch(retry=needed), "the access token", now=now)
 

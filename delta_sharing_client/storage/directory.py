@@ -80,7 +80,6 @@ class DirectoryFiles:
         options: time-outs, proxies, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine.
         auxiliary: the table's auxiliary locations.
-        now: returns the seconds since the epoch.
 
     Raises:
         DirectoryAccessError: the directory cannot be opened.
@@ -94,7 +93,6 @@ class DirectoryFiles:
         *,
         endpoint_is_loopback: bool,
         auxiliary: Sequence[str] = (),
-        now: Callable[[], float] = time.time,
     ) -> None:
         self.auxiliary = tuple(auxiliary)
 
@@ -105,9 +103,9 @@ class DirectoryFiles:
                 credentials = fetch_credentials(location)
                 opened = open_directory(credentials, options, endpoint_is_loopback=endpoint_is_loopback)
                 expires = None if credentials.expires is None else credentials.expires / 1000
-                return _Grant(next(numbers), opened, *lifetime_from(now(), expires, _LONGEST_MARGIN))
+                return _Grant(next(numbers), opened, *lifetime_from(time.time(), expires, _LONGEST_MARGIN))
 
-            return Renewing(fetch, "the temporary credential of a directory", now=now)
+            return Renewing(fetch, "the temporary credential of a directory")
 
         self._grants = [renewing(location) for location in (None, *auxiliary)]
         self.directory()

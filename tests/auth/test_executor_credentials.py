@@ -12,6 +12,7 @@ from faults.server import FaultServer, Reply
 from token_server import SECRET, TokenServer
 
 from delta_sharing_client import Profile, SharingClient, TransportOptions
+from delta_sharing_client.model.names import Table
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.executor import read_part
@@ -108,10 +109,11 @@ def test_current_token_of_a_credential_provider_is_sent(shared):
 def test_profile_is_pickled_with_its_credential_only_for_executors(fields):
     profile = Profile.from_dict({"shareCredentialsVersion": 2, "endpoint": "https://h", **fields})
     plan = ScanPlan(
-        **dict.fromkeys(("table", "version", "protocol", "metadata", "spec", "tasks", "skipped", "limit"))
+        table=Table("t", "s", "d"),
+        **dict.fromkeys(("version", "protocol", "metadata", "spec", "tasks", "skipped", "limit")),
     )
     renewer = pickle.loads(encode_renewer(profile, TransportOptions(), plan))
-    assert renewer._profile == profile
+    assert renewer._arguments[0] == profile
     for value in (profile, renewer):
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(value)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from test_readme import run_blocks
 
+from delta_sharing_client import renewing
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import MAX_PAGES
 from delta_sharing_client.scan import url_renewal
@@ -36,7 +37,7 @@ def test_its_figures_are_the_defaults(root: Path) -> None:
     assert f"after {options.storage_attempts} attempts in a row" in text
     assert f"nothing for {options.read_timeout.total_seconds():.0f} s" in text
     assert ", ".join(map(str, sorted(RETRYABLE_STATUSES))) in text
-    assert url_renewal._MARGIN == 1 / 5
+    assert renewing._MARGIN == 1 / 5
     assert url_renewal._LONGEST_MARGIN == 60
     assert "the last fifth of their life, or the last minute" in text
     assert download._MAX_RENEWALS == 2

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from directory_store import BUCKET, PATH, SECRET, SESSION, DirectoryServer, refusal
 from faults.server import Reply
+from waiting import WallClock
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
@@ -239,11 +240,12 @@ def test_what_a_directory_alone_cannot_tell(
 
 
 class TestCredentials:
-    def test_they_are_renewed_ahead_of_their_end(self, shared: DirectoryServer, table: SharedTable) -> None:
+    def test_they_are_renewed_ahead_of_their_end(
+        self, shared: DirectoryServer, table: SharedTable, wall_clock: WallClock
+    ) -> None:
         shared.expires_in = 3600
         plan = table.scan().plan()
-        files = plan.source[1]
-        files._grants[0]._now = lambda: __import__("time").time() + 3550
+        wall_clock.advance(3550)
         reader, _ = plan.source
         task = plan.tasks[0]
         reader.fetch(task.url, task.file_id, task.size)
@@ -288,7 +290,7 @@ class TestCredentials:
         for text in texts:
             assert SECRET not in text
             assert SESSION not in text
-        for secret in (files._fetch_credentials(), plan):
+        for secret in (table._rest.temporary_credentials(plan.table), plan):
             with pytest.raises(TypeError):
                 pickle.dumps(secret)
         assert SECRET.encode() not in pickle.dumps(plan.tasks)
