@@ -140,7 +140,7 @@ def test_the_zip_is_small_and_holds_what_executors_run() -> None:
     assert {"delta_sharing_client/__init__.py", "delta_sharing_client/spark/executor_url_renewal.py"} <= set(names)
     assert {Path(name).suffix for name in names} == {".py", ".txt"}
     assert not [name for name in names if "/server/" in name or "/sinks/" in name]
-    assert code_archive().stat().st_size < 600_000
+    assert code_archive().stat().st_size < 700_000
 
 
 ARCHIVE = """

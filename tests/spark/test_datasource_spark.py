@@ -253,7 +253,7 @@ def test_options_of_neither_a_batch_nor_a_stream_are_named(given: dict[str, str]
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"startingVersion": "1", "unheard": "1"}, "^the option 'unheard' is unknown"),
+        ({"versionAsOf": "1", "unheard": "1"}, "^the option 'unheard' is unknown"),
         ({"partitionSize": "0", "limit": "5"}, "^partition_size is 0"),
     ],
 )
