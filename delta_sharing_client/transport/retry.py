@@ -280,7 +280,8 @@ class Attempt:
 
     def pause(self, wait: float) -> None:
         """Wait for the next attempt."""
-        logger.info("attempt %d, next in %.1f s: %s", self.number, wait, self._error or "pending")
+        if self._error is not None:
+            logger.info("attempt %d failed, next in %.1f s: %s", self.number, wait, self._error)
         self._sleep(wait)
 
     def give_up(self, final: Callable[[DeltaSharingError, str], DeltaSharingError]) -> None:
