@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError
@@ -22,6 +23,8 @@ logger = module_logger(__name__)
 _MARGIN: Final = 0.2
 #: Seconds to the next attempt, if a renewal failed and the value is still used.
 NEXT_TRY: Final = 30.0
+#: Seconds after which a thread that waits for a renewal looks at it again.
+_LOOK_AGAIN: Final = 0.5
 
 
 class Expiring(Protocol):
@@ -197,6 +200,9 @@ def _outcome(flight: _Flight) -> Any:
     """Wait for another thread's flight, and return its result."""
     if flight.thread == threading.get_ident():
         raise RuntimeError("a renewal asked for the value that it renews")
+    while not flight.done():  # an interrupt of the other thread may come before it wakes the ones that wait
+        with suppress(TimeoutError):
+            flight.exception(_LOOK_AGAIN)
     error = flight.exception()
     if error is not None:
         raise copy.copy(error)  # each thread adds its own traceback

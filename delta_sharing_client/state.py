@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
-from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeRLock
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
@@ -50,7 +50,7 @@ class ClientState:
         self.rest = RestClient(profile, options, tls=tls, credential_provider=credential_provider)
         transport = StorageTransport(options, is_loopback(profile.endpoint), tls)
         self.storage: StorageReader = DownloadReader(transport, options)
-        self._lock = ForkSafeLock()
+        self._lock = ForkSafeRLock()
         self._catalog: IcebergCatalog | None = None
 
     def catalog(self, make: Callable[[], IcebergCatalog]) -> IcebergCatalog:
@@ -91,7 +91,7 @@ class DefaultStates(ForkAware):
     """
 
     def __init__(self) -> None:
-        self._lock = ForkSafeLock()
+        self._lock = ForkSafeRLock()
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         super().__init__()
 

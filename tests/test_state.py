@@ -43,7 +43,6 @@ ALLOWED = {
     ("transport/meanwhile.py", "threading.local"): "the work of a thread while it waits",
     ("transport/meanwhile.py", "_jobs"): "the work of a thread while it waits",
     ("transport/cancellation.py", "threading.local"): "of one transport: the event that a thread uses sockets for",
-    ("auth/renewal.py", "threading.local"): "of one client: the token that a thread sent last",
     # What a forked process replaces.
     ("fork_safe.py", "_known"): "weak references to what a forked process replaces",
     ("fork_safe.py", "_locks"): "weak references to the locks that a forked process frees",

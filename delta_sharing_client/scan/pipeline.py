@@ -30,7 +30,7 @@ from delta_sharing_client.parquet.column_threads import DecodeThreads
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate, FetchStrategy
-from delta_sharing_client.parquet.read_units import READ_UNIT_SIZE, ReadUnit
+from delta_sharing_client.parquet.read_units import READ_UNIT_SIZE, ByteRange, ReadUnit
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.priority_pool import OPENING, Order, OrderedPool
@@ -267,8 +267,8 @@ class LoadReader:
         options = load.storage.options
         self._load = load
         self._strategy = FetchStrategy.of(load.spec, load.table_columns, limited=load.limit is not None)
-        retries = RetryBudget(len(load.tasks), options.max_connections)
-        self._transfers = Transfers(load.renewal, cancelled, retries)
+        self._retries = RetryBudget(len(load.tasks), options.max_connections)
+        self._transfers = Transfers(load.renewal, cancelled, self._retries)
         self._locators = ColumnLocatorCache()
         self._buffers = BufferPool()
         self._limits = DecodeLimits.of(load.budget, _cores(), options)
@@ -303,12 +303,13 @@ class LoadReader:
             units = source.first(units, limit)
         sparse.expect(sum(unit.fetched_size for unit in units))
         ranges = [sparse.requests(unit) for unit in units]
+        self._retries.expect(sum(map(len, ranges)))
         threads = self._column_threads if len(units) < _cores() else None
         plans = [
             UnitPlan(
                 unit.fetched_size,
                 unit.decoded_size,
-                [partial(sparse.fetch, each) for each in wanted],
+                [partial(self._fetch_range, sparse, each) for each in wanted],
                 _steps_of_unit(source, sparse, unit, threads),
             )
             for unit, wanted in zip(units, ranges, strict=True)
@@ -324,6 +325,10 @@ class LoadReader:
             return iter(())
         source = self._source(task)
         return self._steps_of_whole(task, source.restarting(partial(source.whole, self._buffers)), deleted)
+
+    def _fetch_range(self, sparse: SparseFile, byte_range: ByteRange) -> None:
+        sparse.fetch(byte_range)
+        self._retries.give_back()
 
     def _steps_of_whole(self, task: FileScanTask, data: Buffer, deleted: RowPositions | None) -> Steps:
         # Opened by the decoders: dozens of fetchers would contend for the interpreter, and keep a heap each.
@@ -385,7 +390,7 @@ class _Unit(Struct, eq=False):
         steps: yields its rows, when its bytes are complete; None while a job decodes it.
         allowance: the bytes that the job that decodes it may add; 0 without a job.
         rows: decoded rows that are not taken.
-        row_count: the number of rows decoded so far.
+        row_count: the number of decoded rows that are not taken.
         held: the size in bytes of rows that are not released.
         charged: the part of the budget in bytes that it uses.
         is_done: whether it is decoded, or failed.
@@ -513,7 +518,9 @@ class LoadState:
                 unit = file.units[0]
                 if unit.rows:
                     file.has_yielded = True
-                    return unit, self._within_limit(unit.rows.popleft())
+                    rows = unit.rows.popleft()
+                    unit.row_count -= sum(batch.num_rows for batch in rows.batches)
+                    return unit, self._within_limit(rows)
                 if not unit.is_done:
                     return None
                 file.error, unit.error = unit.error, None
@@ -712,6 +719,7 @@ class _Workers:
             "decode": OrderedPool(_cores(), "delta-sharing-decode"),
         }
         self._running = 0
+        self._process = os.getpid()
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Perform jobs, the earliest rows first."""
@@ -723,6 +731,10 @@ class _Workers:
         """Wait for a message."""
         if not self._running:
             raise RuntimeError("no job of the load is left, and it is not complete")  # it would wait for ever
+        if self._process != os.getpid():
+            raise StorageError(
+                "a load that was begun before the process was forked cannot go on there; load again"
+            )
         while True:
             try:
                 message = self._messages.get(timeout=_WAIT_SECONDS)
@@ -745,8 +757,13 @@ class _Workers:
         self.reader.close()
 
     def _perform(self, job: Job) -> None:
-        if not self._cancelled.is_set():
-            self._messages.put(job.perform())
+        if self._cancelled.is_set():
+            return
+        try:
+            message = job.perform()
+        except BaseException as error:  # noqa: BLE001  # without a message the consumer would wait for ever
+            message = Message([(key, without_frames(error)) for key, _ in job.parts])
+        self._messages.put(message)
 
 
 def _cores() -> int:
@@ -758,4 +775,5 @@ def _size_of(batches: list[pa.RecordBatch]) -> int:
     if not batches:
         return 0
     held = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches)
-    return int(held.get_total_buffer_size())
+    # `nbytes` counts a slice, but a buffer that batches share several times.
+    return int(min(held.nbytes, held.get_total_buffer_size()))

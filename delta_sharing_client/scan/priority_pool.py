@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.errors import no_thread
+from delta_sharing_client.fork_safe import ForkSafeRLock
 
 #: The position of the rows of a job: the file's number, and the unit's number in the file.
 Order: TypeAlias = tuple[int, int]
@@ -30,7 +31,7 @@ class OrderedPool:
         self._most = threads
         self._name = name
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeRLock()  # a collected load may be closed by the thread that has it
         self._waiting: list[tuple[Order, int, Callable[..., object], tuple[Any, ...]]] = []
         self._tickets = itertools.count()
         self._running = 0

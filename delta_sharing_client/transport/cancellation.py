@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
-from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeRLock
 
 
 class Cancellation(threading.Event):
@@ -55,7 +55,7 @@ class SocketRegistry(ForkAware):
     """
 
     def __init__(self) -> None:
-        self._lock = ForkSafeLock()
+        self._lock = ForkSafeRLock()
         self._users: weakref.WeakKeyDictionary[socket.socket, _Reference] = weakref.WeakKeyDictionary()
         self._thread = _Use()
         super().__init__()

@@ -96,17 +96,27 @@ def parse_http_date(value: str | None) -> float | None:
 class RetryBudget:
     """The retries that all downloads of one load share, so that a dead store fails in seconds.
 
-    Only retries without progress count. Each received file gives one back, so that a load from a busy store
-    continues. Each of the connections, on which files are fetched at a time, may fail once at the start.
+    Only retries without progress count. Each received file or range gives one back, so that a load from a busy
+    store continues. Each of the connections, on which files are fetched at a time, may fail once at the start.
     """
 
     #: Retries that a time-out uses up: it takes longer than other failures.
     TIMEOUT_COST: Final = 5
 
     def __init__(self, files: int = 0, connections: int = 32) -> None:
-        self._maximum = 10 + min(files, connections) + files // 5
-        self._left = self._maximum
+        self._connections = connections
+        self._files = 0
+        self._maximum = self._left = 10
         self._lock = threading.Lock()
+        self.expect(files)
+
+    def expect(self, files: int) -> None:
+        """Count further files, or ranges of a file."""
+        with self._lock:
+            self._files += files
+            maximum = 10 + min(self._files, self._connections) + self._files // 5
+            self._left += maximum - self._maximum
+            self._maximum = maximum
 
     def take(self, error: BaseException | None) -> bool:
         """Use up a retry after `error`; return whether one was left."""
@@ -118,7 +128,7 @@ class RetryBudget:
             return True
 
     def give_back(self) -> None:
-        """Give one retry back, for a received file."""
+        """Give one retry back, for a received file or range."""
         with self._lock:
             self._left = min(self._maximum, self._left + 1)
 

@@ -11,6 +11,7 @@ import pytest
 
 from delta_sharing_client.errors import DataError, StorageError
 from delta_sharing_client.parquet.decode import Decoded
+from delta_sharing_client.scan import pipeline
 from delta_sharing_client.scan.pipeline import LoadState, OpenedFile, UnitPlan
 from delta_sharing_client.storage.byte_source import FileChanged
 
@@ -198,9 +199,37 @@ def check(seed):
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_any_schedule_gives_the_rows_in_order_and_the_first_error(block):
-    for seed in range(block * 300, (block + 1) * 300):
+@pytest.mark.parametrize("decoded_at_once", [None, 1, 100])
+def test_any_schedule_gives_the_rows_in_order_and_the_first_error(block, decoded_at_once, monkeypatch):
+    if decoded_at_once is not None:  # several jobs for a unit
+        monkeypatch.setattr(pipeline, "_LEAST_DECODED", decoded_at_once)
+        monkeypatch.setattr(pipeline, "_MOST_DECODED", decoded_at_once)
+    for seed in range(block * 150, (block + 1) * 150):
         check(seed)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 6, 7, 11, 12, 13, 18, 30])
+def test_a_limit_within_a_unit_of_several_jobs(limit, monkeypatch):
+    monkeypatch.setattr(pipeline, "_LEAST_DECODED", 1)
+    monkeypatch.setattr(pipeline, "_MOST_DECODED", 1)
+
+    def whole(task):
+        first = 12 * int(task.file_id)
+        batches = [pa.record_batch({"n": pa.array([first + 3 * n + k for k in range(3)])}) for n in range(4)]
+        return UnitPlan(10, 10, [lambda: (Decoded([batch], batch is batches[-1]) for batch in batches)])
+
+    reader = SimpleNamespace(expected_size=lambda task: None, whole=whole)
+    tasks = [SimpleNamespace(file_id=str(n), size=1, row_count=None, all_rows_match=True) for n in range(3)]
+    state, waiting, yielded = LoadState(tasks, reader, budget=10**6, limit=limit), [], []
+    while not state.is_complete:
+        taken = state.take()
+        waiting += state.jobs()
+        if taken is not None:
+            yielded += [n for batch in taken[1].batches for n in batch.column(0).to_pylist()]
+            state.release(taken[0], taken[1].size)
+        elif not state.is_complete:
+            state.receive(waiting.pop(0).perform())
+    assert yielded == list(range(limit))
 
 
 def test_a_load_that_is_left_needs_no_further_message():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from datetime import timedelta
 
@@ -322,6 +324,44 @@ def test_a_dead_store_fails_soon_and_not_once_for_each_file(store, reader):
     with pytest.raises(StorageError, match="503"):
         list(read_batches(tasks_of(store, "small", SMALL), spec_of(), reader()))
     assert len(store.requests) < 40 + 10 + 40 + 40
+
+
+def test_a_busy_store_does_not_end_the_load_of_a_large_file(store, reader, monkeypatch):
+    monkeypatch.setattr(strategy, "LARGE", 1024)
+    monkeypatch.setattr(strategy, "WHOLE", 1024)
+    monkeypatch.setattr(pipeline, "READ_UNIT_SIZE", 1)
+    data = parquet_bytes(0, 30_000, 300)
+    served, lock = file_reply(data), threading.Lock()
+    refused = set()
+
+    def busy(request):
+        with lock:
+            if request.headers["range"] in refused:
+                return served(request)
+            refused.add(request.headers["range"])
+            return Reply(status=503)
+
+    store.on("GET", "/busy/0", busy)
+    rows = numbers(read_batches(tasks_of(store, "busy", [data]), spec_of(), reader(), table_columns=SCHEMA))
+    assert rows == list(range(30_000))
+    assert len(refused) > 50  # far more than one file may use up without progress
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_load_of_the_parent_can_be_dropped_in_a_forked_process(store, reader):
+    batches = read_batches(tasks_of(store, "small", SMALL), spec_of(), reader())
+    first = next(batches)
+    child = os.fork()
+    if not child:
+        signal.alarm(int(HANG))
+        try:
+            list(batches)
+        except StorageError as error:
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (0, 2)  # 2: all rows had arrived before
+    assert numbers([first, *batches]) == list(range(4000))
 
 
 def test_a_reader_that_is_left_early_leaves_nothing_behind(store, reader):
