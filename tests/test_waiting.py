@@ -24,6 +24,7 @@ MAY_USE_THE_CLOCK = {
     "faults/stream_kills.py": "kills at a random moment, and prints how long it took",
     "fuzz/fuzz.py": "runs for a given time",
     "golden/make_golden.py": "prints how long it took",
+    "loading/interrupted_loads.py": "interrupts at a random moment",
     "rest/test_rest_slow_reader.py": "makes decoding slow",
     "scan/test_many_files.py": "makes a consumer slow",
     "sinks/test_sinks_kill.py": "kills at a random moment",

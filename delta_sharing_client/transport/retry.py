@@ -7,7 +7,6 @@ randomness are arguments, so that tests run through hours of back-off without sl
 from __future__ import annotations
 
 import email.utils
-import logging
 import math
 import random
 import threading
@@ -26,10 +25,11 @@ from delta_sharing_client.errors import (
     RestError,
     TransportError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, with_message
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 T = TypeVar("T")
 
