@@ -483,5 +483,5 @@ def test_interleavings(interrupts: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("interrupts", [0, 1, 3])
-def test_thousands_of_interleavings(interrupts: int) -> None:
-    run_schedules(range(400, 4000), interrupts)
+def test_more_interleavings(interrupts: int) -> None:
+    run_schedules(range(400, 1200), interrupts)

@@ -17,7 +17,7 @@ from delta_sharing_client.server import SharingServer
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to one process")
-@pytest.mark.parametrize("runs", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [6, pytest.param(40, marks=pytest.mark.slow)])
 def test_interrupted_loads_end(serve: Callable[..., SharingServer], tmp_path: Path, runs: int) -> None:
     files = [File(rows=pa.table({"id": list(range(n, n + 50))}), name=f"{n:03}.parquet") for n in range(20)]
     server = serve({"s.s.t": write_table(tmp_path / "t", [column("id", "long")], files)})
