@@ -23,7 +23,7 @@ logger = module_logger(__name__)
 _MARGIN: Final = 0.2
 #: Seconds to the next attempt, if a renewal failed and the value is still used.
 NEXT_TRY: Final = 30.0
-#: Seconds after which a thread that waits for a renewal looks at it again.
+#: Seconds after which a thread that waits for a renewal checks whether it has ended.
 _LOOK_AGAIN: Final = 0.5
 
 

@@ -78,7 +78,7 @@ def _is_positive(encoded: bytes | None) -> bool:
 
 
 def partition_filter(opened: OpenTable, schema: StructType, predicate: Predicate) -> Callable[[DataFile], bool]:
-    """Return a function that tells whether a file may have rows for which a predicate is true.
+    """Return a function that returns whether a file may have rows for which a predicate is true.
 
     It decides by the partition values of columns without a transform, null values included.
     """
