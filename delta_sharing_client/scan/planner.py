@@ -194,14 +194,18 @@ class ServerPlanner(Struct, frozen=True):
     ) -> ScanPlan:
         """Plan a scan with a limit and without a row filter, before which the server would count rows.
 
-        Some servers count the rows that deletion vectors delete, too, and list too few files. Then the files are
-        requested once more without the hint.
+        Some servers count other rows than the table has, such as those that deletion vectors delete, and list too
+        few files. The files are requested once more without the hint if the listed ones are known to have too few
+        rows, or may have because of their vectors, and the table may have more files.
         """
         limited = replace(request, limit_hint=min(limit, 2**31 - 1))
         plan = self._planned(self._query(limited, binder), options, binder)
         hinted = isinstance(plan.request, QueryRequest) and plan.request.limit_hint is not None  # unless refused
-        rows = sum(task.row_count or 0 for task in plan.tasks)
-        if not hinted or rows >= limit or not any(task.deletion_vector for task in plan.tasks):
+        counts = [task.row_count for task in plan.tasks]
+        # The server cannot stop at a file without a row count, unless it counts deleted rows.
+        counted = None not in counts or any(task.deletion_vector for task in plan.tasks)
+        all_listed = plan.metadata.num_files == len(counts)
+        if not hinted or all_listed or not counted or sum(count or 0 for count in counts) >= limit:
             return plan
         whole = self._planned(self._query(request, binder), options, binder)
         rows_before = accumulate((task.row_count or 0 for task in whole.tasks), initial=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -77,8 +78,8 @@ def test_every_load_has_as_many_rows(
         server.reset_requests()
         assert load(table.scan(), limit) == min(limit, len(LEFT))
         sent = min(limit, 2**31 - 1)
-        # The first listed file has one row left, and so has each of the next two.
-        assert hints(server) == ([sent] if limit == 1 else [sent, None])
+        # The first listed file has one row left, and so has each of the next two; the last limit lists all files.
+        assert hints(server) == ([sent] if limit in (1, 10**9) else [sent, None])
 
 
 def test_the_rows_are_the_first_ones(table: SharedTable) -> None:
@@ -114,6 +115,24 @@ def test_without_deletion_vectors_one_request_is_enough(
         server.reset_requests()
         assert connect(server).table("s.s.plain").count(limit=limit) == min(limit, 40)
         assert hints(server) == [limit]
+
+
+def test_too_few_rows_of_a_table_without_a_number_of_files(
+    tmp_path: Path, serve: Callable[..., SharingServer], connect: Callable[..., SharingClient]
+) -> None:
+    tables = {
+        "s.s.plain": write_table(tmp_path / "plain", COLUMNS, files()),
+        "s.s.unknown": write_table(tmp_path / "unknown", COLUMNS, files(stats=None)),
+    }
+    server = serve(tables, options=ServerOptions(totals="none"))
+    for name, limit, sent in (
+        ("plain", 40, [40]),
+        ("plain", 41, [41, None]),
+        ("unknown", 41, [41]),  # the server could not count rows either
+    ):
+        server.reset_requests()
+        assert connect(server).table(f"s.s.{name}").to_arrow(limit=limit).num_rows == 40
+        assert hints(server) == sent
 
 
 def test_a_version(server: SharingServer, table: SharedTable) -> None:
