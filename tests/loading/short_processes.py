@@ -1,4 +1,4 @@
-"""Runs processes that end just after they have loaded one file, and prints which of them did not end with exit code 0.
+"""Runs processes that end just after they have loaded one file, and prints which did not end with exit code 0.
 
 python tests/loading/short_processes.py PROFILE RUNS TABLE [TABLE ...]
 """
