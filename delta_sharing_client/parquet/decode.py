@@ -37,18 +37,12 @@ from delta_sharing_client.parquet.row_sizes import (
     plan_steps,
     split_indexed,
 )
-from delta_sharing_client.parquet.size_limits import footer_length
+from delta_sharing_client.parquet.size_limits import footer_limits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 if TYPE_CHECKING:
     from delta_sharing_client.parquet.deletion_vector import RowPositions
 
-#: Maximum bytes of a text in a footer, and the maximum number of items of a list, such as the row groups and the
-#: columns of a row group. Arrow allocates 600 bytes for each announced item before it reads the first one.
-THRIFT_LIMITS: Final = {
-    "thrift_string_size_limit": 256 * 1024 * 1024,
-    "thrift_container_size_limit": 1_000_000,
-}
 #: Exceptions of the Parquet reader for damaged bytes.
 _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 _LIMITS: Final = DecodeLimits()
@@ -100,10 +94,7 @@ class ParquetSource:
         self._predicate = None if task.all_rows_match else spec.predicate
         self._deleted = deleted
         self._spare: dict[tuple[str, ...], list[Any]] = {}
-        with memoryview(self._buffer) as view:
-            end = bytes(view[-8:])
-        if end[4:] == b"PAR1":  # otherwise the reader raises
-            footer_length(end, self._buffer.size, limits.footer, task.file_id)
+        self._thrift_limits = footer_limits(self._buffer, limits.footer, task.file_id)
         with self._readable():
             reader = self._open(None)
             self._spare[()] = [reader]
@@ -234,7 +225,7 @@ class ParquetSource:
             read_dictionary=indexed or None,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
-            **THRIFT_LIMITS,
+            **self._thrift_limits,
             pre_buffer=False,
         )
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -78,19 +79,20 @@ def local_dataframe(
     return ParquetFrame(session, plan, _LocalFiles(session, directory, options, plan), variant).frame()
 
 
-def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
-    """Read the footers of local files.
+def read_footers(tasks: Sequence[FileScanTask], limit: int) -> list[Footer]:
+    """Read the footers of local files, of at most `limit` bytes each.
 
     Raises:
         FileGoneError: a file is missing.
         DataError: a file is damaged, or is no Parquet file.
     """
     with ThreadPoolExecutor(_THREADS, "delta-sharing-footers") as pool:
-        return list(pool.map(_footer_of, tasks))
+        return list(pool.map(partial(_footer_of, limit), tasks))
 
 
-def _footer_of(task: FileScanTask) -> Footer:
-    return parse_footer(LocalSource(task.url.reveal(), task.file_id, task.size, None).whole(), task.file_id)
+def _footer_of(limit: int, task: FileScanTask) -> Footer:
+    data = LocalSource(task.url.reveal(), task.file_id, task.size, None).whole()
+    return parse_footer(data, task.file_id, limit)
 
 
 class _LocalFiles:
@@ -116,7 +118,7 @@ class _LocalFiles:
         )
 
     def footers(self, files: Sequence[tuple[FileScanTask, str]]) -> Sequence[Footer | None]:
-        return read_footers([task for task, _ in files])
+        return read_footers([task for task, _ in files], self._storage.options.metadata_limit)
 
     def file_name(self, task: FileScanTask) -> str:
         return Path(task.url.reveal()).name

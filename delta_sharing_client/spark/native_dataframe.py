@@ -117,7 +117,7 @@ class _GatewayFiles:
         readers = core_count(self._session)
         self._key, self._files = self._gateway.open(files, self._storage, self._transfers, readers)
         with ThreadPoolExecutor(self._threads, "delta-sharing-footers") as pool:
-            return list(pool.map(_footer_of, map(self._file, (task for task, _ in files))))
+            return list(pool.map(self._footer_of, files))
 
     def file_name(self, task: FileScanTask) -> str:
         return data_file(task.file_id)
@@ -147,6 +147,13 @@ class _GatewayFiles:
         """Whether Spark reads none of the files."""
         return self._files is None or not self._files.groups
 
+    def _footer_of(self, entry: tuple[FileScanTask, str]) -> Footer | None:
+        file = self._file(entry[0])
+        try:
+            return parse_footer(file.footer(), file.task.file_id, self._storage.options.metadata_limit)
+        except FooterTooLarge:
+            return None
+
     @property
     def _opened(self) -> PlanFiles:
         if self._files is None:
@@ -158,10 +165,3 @@ class _GatewayFiles:
         if file is None:
             raise RuntimeError("the file is not open")
         return file
-
-
-def _footer_of(file: GatewayFile) -> Footer | None:
-    try:
-        return parse_footer(file.footer(), file.task.file_id)
-    except FooterTooLarge:
-        return None

@@ -29,8 +29,8 @@ from delta_sharing_client.model.schema import (
 from delta_sharing_client.model.type_widening import is_widening
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, holds_variant, is_variant
-from delta_sharing_client.parquet.decode import THRIFT_LIMITS
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar, find_zone
+from delta_sharing_client.parquet.size_limits import footer_limits
 from delta_sharing_client.storage.byte_source import Buffer
 
 #: The first Spark that opens Parquet files with groups annotated as variants.
@@ -69,17 +69,23 @@ class Footer:
     calendar: LegacyCalendar | None
 
 
-def parse_footer(data: Buffer, file_id: str) -> Footer:
-    """Return the footer of a file; `data` is the file, or its end with the whole footer.
+def parse_footer(data: Buffer, file_id: str, limit: int) -> Footer:
+    """Return the footer of a file.
+
+    Args:
+        data: the file, or its end with the whole footer.
+        file_id: its id, for messages.
+        limit: the maximum bytes of the footer.
 
     Raises:
-        DataError: the file is damaged, or is no Parquet file.
+        DataError: the file is damaged, or is no Parquet file, or its footer is beyond the limit.
     """
+    limits = footer_limits(data, limit, file_id)
     try:
         file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(data)),
             coerce_int96_timestamp_unit="s",
-            **THRIFT_LIMITS,
+            **limits,
         )
         schema, metadata = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -7,19 +7,25 @@ import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.model.parquet_footer import footer_problem
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
-from delta_sharing_client.parquet.size_limits import footer_length
+from delta_sharing_client.parquet.size_limits import footer_length, footer_limits
 from delta_sharing_client.secrets import SecretUrl
 
-#: Opens files of a few bytes, whose footers announce lists; reports the error, and the growth of the memory in MB.
+#: Opens files; reports the errors, and the growth of the memory in MB.
 CHILD = """
 import json, resource, sys
+from pathlib import Path
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.decode import ParquetSource
@@ -27,8 +33,8 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 
 spec = ReadSpec(StructType((StructField("a", PrimitiveType("integer")),)))
-for text in json.loads(sys.argv[1]):
-    data = bytes.fromhex(text)
+for path in sys.argv[1:]:
+    data = Path(path).read_bytes()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         ParquetSource(data, FileScanTask(SecretUrl("https://h/x"), "f1", len(data)), spec)
@@ -51,21 +57,83 @@ def with_footer(footer: bytes) -> bytes:
     return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
 
-def test_announced_lists_take_no_memory() -> None:
-    """200 million schema elements, row groups, and columns of a row group."""
-    many = b"\xfc" + varint(200_000_000)
-    schema = b"\x15\x02\x19\x2c" + b"\x48\x01r\x15\x02\x00" + b"\x15\x02\x25\x00\x18\x01a\x00" + b"\x16\x00"
-    footers = [
-        b"\x15\x02\x19" + many,
-        schema + b"\x19" + many,
-        schema + b"\x19\x1c" + b"\x19" + many,
-    ]
-    texts = [with_footer(footer).hex() for footer in footers]
-    command = [sys.executable, "-c", CHILD, json.dumps(texts)]
+def thrift_list(count: int, kind: int = 12) -> bytes:
+    return bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + varint(count)
+
+
+#: A column; a column chunk with its position only; the smallest one with all that a chunk must have.
+COLUMN = b"\x15\x02\x25\x00\x18\x01a\x00"
+TINY_CHUNK = b"\x26\x00\x00"
+CHUNK = bytes.fromhex("26001c1502191500191801611500160016001600260000") + b"\x00"
+
+
+def footer_of(columns: int, groups: int, chunks: int, chunk: bytes) -> bytes:
+    """A footer with row groups of some column chunks each."""
+    schema = b"\x15\x02\x19" + thrift_list(columns + 1) + b"\x48\x01r\x15" + varint(2 * columns) + b"\x00"
+    group = b"\x19" + thrift_list(chunks) + chunk * chunks + b"\x16\x00\x16\x00\x00"
+    return schema + COLUMN * columns + b"\x16\x00\x19" + thrift_list(groups) + group * groups + b"\x00"
+
+
+def open_in_child(folder: Path, footers: list[bytes]) -> list[tuple[str, int]]:
+    """The error, and the growth of the memory in MB, of opening files with these footers, one after the other."""
+    files = [folder / f"{number}.parquet" for number in range(len(footers))]
+    for file, footer in zip(files, footers, strict=True):
+        file.write_bytes(with_footer(footer))
+    command = [sys.executable, "-c", CHILD, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for message, grown in map(json.loads, done.stdout.splitlines()):
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("count", [900_000, 200_000_000])
+def test_announced_lists_take_no_memory(tmp_path: Path, count: int) -> None:
+    """Schema elements, row groups, and columns of a row group, in files of a few bytes."""
+    many = b"\xfc" + varint(count)
+    schema = b"\x15\x02\x19\x2c" + b"\x48\x01r\x15\x02\x00" + COLUMN + b"\x16\x00"
+    footers = [b"\x15\x02\x19" + many, schema + b"\x19" + many, schema + b"\x19\x1c" + b"\x19" + many]
+    for message, grown in open_in_child(tmp_path, footers):
         assert "not a readable Parquet file" in message
         assert grown < 100
+
+
+def test_a_footer_of_tiny_items_takes_little_memory(tmp_path: Path) -> None:
+    footers = [
+        footer_of(1, 1, 900_000, TINY_CHUNK),
+        footer_of(1, 300, 9_000, TINY_CHUNK),
+        footer_of(400_000, 0, 0, b""),
+    ]
+    for message, grown in open_in_child(tmp_path, footers):
+        assert "bytes of memory" in message
+        assert "TransportOptions.metadata_limit" in message
+        assert grown < 100
+
+
+def test_footers_that_are_read() -> None:
+    """The densest valid footers, and any shorter one, have no problem."""
+    limit = 64 * 2**20
+    dense = footer_of(1000, 40, 1000, CHUNK)
+    assert len(dense) > 900_000
+    assert footer_problem(dense, limit) == ""
+    assert "metadata_limit of 1,000,000" in footer_problem(dense, 1_000_000)
+    assert footer_problem(dense[:200_000], limit) == ""
+    assert "its footer is damaged" in footer_problem(dense[:-1], limit)
+    assert "nested too deeply" in footer_problem(b"\x1c" * 300_000, limit)
+    assert "nested too deeply" in footer_problem(b"\x19" * 300_000, limit)
+
+
+def test_a_large_footer_of_arrow(tmp_path: Path) -> None:
+    """All kinds of fields that Arrow writes are skipped: statistics, indexes, metadata, sorting columns."""
+    columns = {f"c{number}": [[{"a": 1, "b": "x" * 20}]] for number in range(400)}
+    table = pa.table(columns).replace_schema_metadata({"k": "v" * 1000})
+    order = [pq.SortingColumn(0)]
+    options: dict[str, Any] = {"write_page_index": True, "write_page_checksum": True, "sorting_columns": order}
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema, **options) as writer:
+        for _ in range(4):
+            writer.write_table(table)
+    data = (tmp_path / "a.parquet").read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    assert length > 256 * 1024
+    limits = footer_limits(data, 64 * 2**20, "f1")
+    assert pq.ParquetFile(pa.BufferReader(data), **limits).metadata.num_row_groups == 4
 
 
 def test_the_length_of_a_footer() -> None:

@@ -87,7 +87,7 @@ def by_spark(mirror: Mirror, version: tuple[int, int] = (4, 1), **options: Any) 
     data = [field for field in plan.spec.output if field.name not in plan.spec.partition_columns]
     return [
         stored_columns(footer, data, plan.spec.mapping, task.file_id, version) is not None
-        for task, footer in zip(plan.tasks, read_footers(plan.tasks), strict=True)
+        for task, footer in zip(plan.tasks, read_footers(plan.tasks, 64 * 2**20), strict=True)
     ]
 
 
@@ -321,7 +321,7 @@ def test_variants_before_spark_4_1_are_read_by_the_package() -> None:
     """Spark before 4.1 fails at the footer of a file with variants, whatever columns it reads."""
     (file,) = (TABLES / "variant" / "table").glob("*.parquet")
     task = FileScanTask(SecretUrl(str(file)), "f", file.stat().st_size)
-    (footer,) = read_footers([task])
+    (footer,) = read_footers([task], 64 * 2**20)
     wanted = [StructField("id", PrimitiveType("integer"))]
     assert stored_columns(footer, wanted, "none", "f", (4, 0)) is None
     assert stored_columns(footer, wanted, "none", "f", (4, 1)) == StructType(tuple(wanted))

@@ -28,7 +28,7 @@ from delta_sharing_client.delta.table.partial_file import PartialFile, note_of, 
 from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
-from delta_sharing_client.parquet.size_limits import size_problem
+from delta_sharing_client.parquet.size_limits import footer_limits
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader, Transfers
 from delta_sharing_client.transport.cancellation import Cancellation
@@ -232,25 +232,24 @@ def _check(file: RemoteFile, content: Path | memoryview, limit: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size, problem = _size_of(content), ""
-    end = _end_of(content)
+    size = _size_of(content)
     try:
-        if end[4:] == b"PAR1":  # otherwise the reader raises
-            problem = size_problem("footer", int.from_bytes(end[:4], "little"), limit)
+        if file.size and size != file.size:
+            raise DataError(f"it has {size} bytes; the table's metadata has {file.size}", file_id=file.file_id)
+        limits = footer_limits(_end_of(content), limit, file.file_id)
         source = content if isinstance(content, Path) else pa.BufferReader(content)
-        rows = 0 if problem else pq.read_metadata(source).num_rows
-    except (pa.ArrowException, OSError) as error:
-        problem = f"not a readable Parquet file: {error}"
-    else:
-        if not problem and file.num_records is not None and rows != file.num_records:
-            problem = f"it has {rows} rows; the table's metadata has {file.num_records}"
-    if file.size and size != file.size:
-        problem = f"it has {size} bytes; the table's metadata has {file.size}"
-    if problem:
+        with pq.ParquetFile(source, **limits) as parquet:
+            rows = parquet.metadata.num_rows
+        if file.num_records is not None and rows != file.num_records:
+            reason = f"it has {rows} rows; the table's metadata has {file.num_records}"
+            raise DataError(reason, file_id=file.file_id)
+    except (DataError, pa.ArrowException, OSError) as error:
         if isinstance(content, Path):
             remove_quietly(content)
             remove_quietly(note_of(content))
-        raise DataError(problem, file_id=file.file_id)
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"not a readable Parquet file: {error}", file_id=file.file_id) from error
 
 
 def _stored(file: RemoteFile, content: Path | memoryview, fetched: int) -> StoredFile:
@@ -263,11 +262,15 @@ def _size_of(content: Path | memoryview) -> int:
     return content.stat().st_size if isinstance(content, Path) else len(content)
 
 
-def _end_of(content: Path | memoryview) -> bytes:
+def _end_of(content: Path | memoryview) -> bytes | memoryview:
+    """Return the end of a Parquet file with its footer."""
     if not isinstance(content, Path):
-        return bytes(content[-8:])
+        return content
+    size = _size_of(content)
     with content.open("rb") as stream:
-        stream.seek(-min(8, _size_of(content)), os.SEEK_END)
+        stream.seek(-min(8, size), os.SEEK_END)
+        length = int.from_bytes(stream.read(4), "little") + 8
+        stream.seek(-min(length, size), os.SEEK_END)
         return stream.read()
 
 
