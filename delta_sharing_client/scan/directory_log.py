@@ -332,7 +332,7 @@ class LogCopies:
             raise DeltaLogError(f"the file {relative} of the log is missing")
         size, changed = known
         url = self._files.url(quote(relative))
-        data = self._reader.fetch(url, relative, size, Transfers(renewal=self._files.renewed)) if size else b""
+        data = self._reader.fetch(url, relative, size, Transfers(renewal=self._files)) if size else b""
         path.write_bytes(memoryview(data) if data else b"")
         os.utime(path, (changed, changed))
 

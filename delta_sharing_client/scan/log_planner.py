@@ -16,7 +16,7 @@ from delta_sharing_client.scan.data_skipping import TaskPlanner, scan_spec, spli
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.wire.file_block import FileBlock
 
 F = TypeVar("F", bound=FileAction)
@@ -40,7 +40,7 @@ class LogPlanner(RedactedStruct, frozen=True, kw_only=True):
     what: str
     snapshot: Snapshot
     files: Callable[[], Iterable[AddFile]]
-    source: tuple[StorageReader, RenewUrl | None]
+    source: tuple[StorageReader, UrlRenewal | None]
     remedy: str | None = None
 
     def plan(self, options: ScanOptions) -> ScanPlan:

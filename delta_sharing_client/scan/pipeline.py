@@ -40,9 +40,9 @@ from delta_sharing_client.storage.byte_source import (
     ByteSource,
     Cancelled,
     FileChanged,
-    RenewUrl,
     StorageReader,
     Transfers,
+    UrlRenewal,
 )
 from delta_sharing_client.tracebacks import without_frames
 from delta_sharing_client.transport.cancellation import Cancellation
@@ -88,7 +88,7 @@ class Load(Struct, frozen=True, kw_only=True):
     tasks: Sequence[FileScanTask]
     spec: ReadSpec
     storage: StorageReader
-    renewal: RenewUrl | None = None
+    renewal: UrlRenewal | None = None
     limit: int | None = None
     table_columns: StructType | None = None
     memory_budget: int | None = None

@@ -12,7 +12,7 @@ from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.scan.pipeline import Load, Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
-from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
@@ -51,7 +51,7 @@ def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> F
 
 def file_access(
     rest: RestClient | None, storage: StorageReader, plan: ScanPlan
-) -> tuple[StorageReader, RenewUrl | None]:
+) -> tuple[StorageReader, UrlRenewal | None]:
     """Return the reader of a plan's files, and what renews their URLs."""
     if plan.source is not None or rest is None:
         return plan.source or (storage, None)

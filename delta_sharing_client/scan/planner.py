@@ -23,7 +23,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
-from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
@@ -67,7 +67,7 @@ class ScanPlan(RedactedStruct, frozen=True, kw_only=True):
     limit: int | None
     request: QueryRequest | ChangesRequest | VersionsRequest | None = None
     end: EndStreamAction | None = None
-    source: tuple[StorageReader, RenewUrl | None] | None = None
+    source: tuple[StorageReader, UrlRenewal | None] | None = None
     remedy: str | None = None
 
 

@@ -68,13 +68,13 @@ class ListedUrlRenewal(UrlRenewal):
         name = f"the list of URLs of {table.full_name}"
         self._listed = Renewing(lambda needed: list_urls(), name, value=first, until_refused=True)
 
-    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
+    def renew(self, file_id: str, refused: SecretUrl) -> SecretUrl:
         """Return a fresh URL for a file whose URL the store refused.
 
         Raises:
             StorageError: the server does not list the file any more.
         """
-        url = self._listed.get(lambda listed: listed.urls.get(file_id, expired) == expired).urls.get(file_id)
+        url = self._listed.get(lambda listed: listed.urls.get(file_id, refused) == refused).urls.get(file_id)
         if url is None:
             raise StorageError(
                 f"its URL expired, and the server does not list the file any more: "

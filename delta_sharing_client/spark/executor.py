@@ -22,7 +22,7 @@ from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches
 from delta_sharing_client.spark.closed_pipe import ended_by_closed_pipe
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
-from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.local import LogFileReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -111,32 +111,35 @@ def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageRe
 
 
 @lru_cache(maxsize=4)
-def _url_renewal(job_bytes: bytes) -> RenewUrl:
+def _url_renewal(job_bytes: bytes) -> UrlRenewal:
     """The job's URL renewal; unpickling it imports the client of the sharing server."""
     job = decoded_job(job_bytes)
     if job.executor_credentials is None:
         return _NoRenewal(job.table)
-    renewal: RenewUrl = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
+    renewal: UrlRenewal = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
     return renewal
 
 
-class _NoRenewal:
+class _NoRenewal(UrlRenewal):
     """The URL renewal of a job without a credential: raises."""
 
     def __init__(self, table: str) -> None:
         self._table = table
 
-    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
+    def renew(self, file_id: str, refused: SecretUrl) -> SecretUrl:
         raise UrlExpiredError(
             f"its URL expired, and executors cannot renew it because executorCredentials is off: load table "
             f"{self._table} again and use it sooner, or leave executorCredentials on",
             file_id=file_id,
         )
 
+    def current_url(self, file_id: str, url: SecretUrl) -> SecretUrl:
+        return url
 
-def _renewed(task: FileScanTask, renewal: RenewUrl) -> FileScanTask:
+
+def _renewed(task: FileScanTask, renewal: UrlRenewal) -> FileScanTask:
     """The task with usable URLs; missing and expired ones are renewed."""
     usable = task.expiration is None or task.expiration / 1000 > time.time() + _URL_MARGIN
     if task.url and (usable or isinstance(renewal, _NoRenewal)):
         return task
-    return structs.replace(with_urls(task, renewal), expiration=None)
+    return structs.replace(with_urls(task, renewal.renew), expiration=None)

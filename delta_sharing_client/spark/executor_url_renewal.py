@@ -36,7 +36,7 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import ListedUrlRenewal, ListedUrls, UrlLister
 from delta_sharing_client.secrets import Secret, SecretUrl
-from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, open_files
 
 #: Lifetime of the file of renewed URLs on a host, seconds; longer than that of any URL.
@@ -71,7 +71,7 @@ class _SecretPickler(pickle.Pickler):
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
 
 
-class HostDirectory:
+class HostDirectory(UrlRenewal):
     """A table's directory, opened on an executor with temporary credentials that it requests and renews by itself.
 
     The driver's temporary credentials stay there, and no worker writes its own to a disk.
@@ -94,9 +94,13 @@ class HostDirectory:
     def __reduce__(self) -> tuple[Any, ...]:
         return HostDirectory, (self._profile, self._options, self._table)
 
-    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
-        """Return the URL of a file with other credentials than the refused ones."""
-        return self._files.renewed(file_id, expired)
+    def renew(self, file_id: str, refused: SecretUrl) -> SecretUrl:
+        """See `DirectoryFiles`."""
+        return self._files.renew(file_id, refused)
+
+    def current_url(self, file_id: str, url: SecretUrl) -> SecretUrl:
+        """See `DirectoryFiles`."""
+        return self._files.current_url(file_id, url)
 
     @cached_property
     def reader(self) -> StorageReader:

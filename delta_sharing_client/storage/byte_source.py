@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 #: An object with the buffer protocol.
 Buffer: TypeAlias = Any
-#: Returns a fresh URL for a file, from its id and the URL that has expired.
-RenewUrl: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
 
 
 class Cancelled(Exception):  # noqa: N818  # not an error
@@ -31,11 +29,15 @@ class FileChanged(Exception):  # noqa: N818  # `ByteSource.restarting` handles i
 
 
 class UrlRenewal(ABC):
-    """Fresh URLs for files. A plain function does as well, if it renews no URL before it expires."""
+    """The present URLs of files. May be used by several threads."""
 
     @abstractmethod
-    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
-        """Return a fresh URL for a file, from its id and the URL that has expired."""
+    def renew(self, file_id: str, refused: SecretUrl) -> SecretUrl:
+        """Return a fresh URL of a file whose URL the store refused; from then on it is the current one.
+
+        Raises:
+            DeltaSharingError: there is none.
+        """
 
     @abstractmethod
     def current_url(self, file_id: str, url: SecretUrl) -> SecretUrl:
@@ -46,12 +48,12 @@ class Transfers(Struct, frozen=True):
     """What the transfers of one load share.
 
     Attributes:
-        renewal: renews a URL that has expired; called twice at most for a file.
+        renewal: the present URLs of the files; without it URLs are not renewed.
         cancelled: set to cancel the transfers; a `Cancellation` also ends waits for the store.
         budget: the retries that all files of the load share.
     """
 
-    renewal: RenewUrl | None = None
+    renewal: UrlRenewal | None = None
     cancelled: threading.Event | None = None
     budget: RetryBudget | None = None
 

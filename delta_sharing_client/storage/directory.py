@@ -24,7 +24,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.renewing import Renewing, lifetime_from
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
-from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.file_systems import Directory, is_within, open_directory
 from delta_sharing_client.storage.file_transport import FileResponse
@@ -68,10 +68,8 @@ class _Grant(Struct, frozen=True):
     renew_at: float | None = None
 
 
-class DirectoryFiles:
+class DirectoryFiles(UrlRenewal):
     """A table's directory and auxiliary locations, opened with temporary credentials that are renewed.
-
-    It is called to renew a URL.
 
     Several threads may use it. An auxiliary location is opened when the first file in it is located.
 
@@ -140,18 +138,23 @@ class DirectoryFiles:
         path, _, opened = url.reveal().rpartition("#")
         return self.directory(int(opened.partition(".")[0])).system, path
 
-    def renewed(self, file_id: str, url: SecretUrl) -> SecretUrl:
-        """Return the URL of a file with other credentials than the refused ones in `url`.
+    def renew(self, file_id: str, refused: SecretUrl) -> SecretUrl:
+        """Return the URL of a file with other credentials than the refused ones.
 
         Raises:
             DeltaSharingError: the server returns no credentials.
         """
-        path, _, opened = url.reveal().rpartition("#")
+        path, _, opened = refused.reveal().rpartition("#")
         place, _, number = opened.partition(".")
         grant = self._grants[int(place)].get(lambda grant: str(grant.number) == number)
         return SecretUrl(f"{path}#{place}.{grant.number}")
 
-    __call__ = renewed
+    def current_url(self, file_id: str, url: SecretUrl) -> SecretUrl:
+        """Return the URL of a file with the present credentials."""
+        path, _, opened = url.reveal().rpartition("#")
+        place = opened.partition(".")[0]
+        grant = self._grants[int(place)].present
+        return url if grant is None else SecretUrl(f"{path}#{place}.{grant.number}")
 
 
 class DirectoryTransport:

@@ -6,11 +6,14 @@ read again from its start.
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import (
     DataError,
@@ -20,6 +23,7 @@ from delta_sharing_client.errors import (
     UrlExpiredError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.renewing import Renewing
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import (
@@ -30,7 +34,6 @@ from delta_sharing_client.storage.byte_source import (
     FileChanged,
     StorageReader,
     Transfers,
-    UrlRenewal,
 )
 from delta_sharing_client.storage.file_transport import FileResponse, FileTransport
 from delta_sharing_client.storage.received_range import ReceivedRange
@@ -39,6 +42,7 @@ from delta_sharing_client.transport.retry import JITTER, Attempt, Retrier
 
 T = TypeVar("T")
 
+#: The renewals of a URL that the store refuses at once.
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
@@ -50,6 +54,14 @@ class _WrongSize(Exception):  # noqa: N818
 
 class _NoRanges(Exception):  # noqa: N818
     """The store ignores ranges: it sends the whole file."""
+
+
+class _WholeFile(Struct, frozen=True):
+    """The bytes of a file, which do not expire."""
+
+    data: Buffer
+    expires: None = None
+    renew_at: None = None
 
 
 class DownloadReader(StorageReader):
@@ -114,11 +126,9 @@ class Download:
         self._size = size
         self._transfers = transfers
         self._lock = threading.Lock()
-        self._whole_lock = threading.Lock()
         self._etag = etag
-        self._renewals = 0
-        self._accepted: SecretUrl | None = None
-        self._whole: Buffer = None
+        #: The file for ranges from a store that ignores ranges; None until that is known.
+        self._whole: Renewing[_WholeFile] | None = None
         if isinstance(transfers.cancelled, Cancellation):
             reader.transport.break_on(transfers.cancelled)
 
@@ -161,16 +171,15 @@ class Download:
             try:
                 self._fill(part, ranged=True)
             except _NoRanges:
-                with self._whole_lock:
-                    if self._whole is None:
-                        self._whole = self.whole()
+                with self._lock:
+                    self._whole = self._whole or Renewing(lambda needed: _WholeFile(self.whole()), "a file")
             except _WrongSize as error:
                 if view is None:
                     raise
                 raise DataError(str(error), file_id=self._id) from None
             else:
                 return part.result() if view is None else view
-        data = memoryview(self._whole).cast("B")[start:stop]
+        data = memoryview(self._whole.get().data).cast("B")[start:stop]
         if view is None:
             return data
         view[:] = data
@@ -198,13 +207,17 @@ class Download:
 
     def _request_range(self, part: ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range once, and again with each URL that replaces an expired one."""
-        while True:
+        renewal = self._transfers.renewal
+        for renewals in itertools.count():
             self._check_cancelled()
-            url = self._present_url()
+            url = self._url if renewal is None else renewal.current_url(self._id, self._url)
             try:
-                return self._send(url, part, ranged=ranged)
-            except UrlExpiredError as expired:
-                self._renew(url, expired)
+                self._send(url, part, ranged=ranged)
+                return
+            except UrlExpiredError:
+                if renewal is None or renewals == _MAX_RENEWALS:
+                    raise
+                renewal.renew(self._id, url)
 
     def _send(self, url: SecretUrl, part: ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range, and receive them."""
@@ -238,7 +251,6 @@ class Download:
                 from delta_sharing_client.storage.store_errors import store_error
 
                 raise store_error(response, self._id)
-            self._accepted = url
             self._receive(response, part)
 
     def _receive(self, response: FileResponse, part: ReceivedRange) -> None:
@@ -288,28 +300,6 @@ class Download:
             raise IncompleteResponseError("the store sent a range whose Content-Length and Content-Range differ")
         if part.stop is None:
             part.end_at(end if total is None else total)
-
-    def _present_url(self) -> SecretUrl:
-        """Return the URL for the next request; one that expires soon is renewed."""
-        known, renewal = self._url, self._transfers.renewal
-        if not isinstance(renewal, UrlRenewal):
-            return known
-        url = renewal.current_url(self._id, known)
-        with self._lock:  # another range may have renewed the URL meanwhile
-            self._url = url if self._url == known else self._url
-            return self._url
-
-    def _renew(self, used: SecretUrl, expired: UrlExpiredError) -> None:
-        """Renew the URL, once for all ranges that used the expired one."""
-        with self._lock:
-            if self._url != used:
-                return
-            if self._accepted == used:
-                self._renewals = 0  # only URLs that the store never accepted count
-            if self._transfers.renewal is None or self._renewals >= _MAX_RENEWALS:
-                raise expired
-            self._renewals += 1
-            self._url = self._transfers.renewal(self._id, used)
 
     def _check_cancelled(self) -> None:
         if self._transfers.cancelled is not None and self._transfers.cancelled.is_set():

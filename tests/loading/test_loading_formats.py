@@ -51,7 +51,7 @@ def read(client: SharingClient, plan: ScanPlan) -> list[int]:
     """Read a plan whose URLs the store refuses, all of them."""
     rest, storage = client.table("s.s.t").scan()._connections()
     fresh = UrlRenewer(rest, plan.table, plan)
-    tasks = [structs.replace(task, url=fresh(task.file_id, task.url)) for task in plan.tasks]
+    tasks = [structs.replace(task, url=fresh.renew(task.file_id, task.url)) for task in plan.tasks]
     batches = read_plan(rest, storage, replace(plan, tasks=tasks))
     return sorted(value for batch in batches for value in batch.column("id").to_pylist())
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from faults.server import FaultServer, Reply, file_reply
+from url_renewals import FunctionRenewal
 from waiting import BRIEFLY, FOREVER, HANG, wait_for_rest, wait_until
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
@@ -313,7 +314,7 @@ def test_an_expired_url_is_renewed_in_the_midst_of_the_ranges(store, reader, mon
         return SecretUrl(f"{store.url}/renewed/0")
 
     tasks = tasks_of(store, "large", LARGE[:1])
-    batches = read_batches(tasks, spec_of(), reader(), renewal=renewal, table_columns=SCHEMA)
+    batches = read_batches(tasks, spec_of(), reader(), renewal=FunctionRenewal(renewal), table_columns=SCHEMA)
     assert numbers(batches) == list(range(200_000))
     assert asked == ["large-0"]
 

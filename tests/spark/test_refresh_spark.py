@@ -155,7 +155,7 @@ def test_one_listing_serves_all_partitions_of_a_host(
     server.reset_requests()
     with ThreadPoolExecutor(4) as pool:  # each thread has a renewer of its own, as each worker process has
         credentials = decode(job).executor_credentials
-        renewed = list(pool.map(lambda part: pickle.loads(credentials)(*requested(part)), parts))
+        renewed = list(pool.map(lambda part: pickle.loads(credentials).renew(*requested(part)), parts))
     assert queries(server) == 1
     assert len(set(renewed)) == 12
     (folder,) = own_folder.iterdir()
@@ -172,18 +172,18 @@ def test_a_url_that_expired_again_is_asked_for_again(client: SharingClient, serv
     job, parts = encoded(client)
     renewal: HostUrlRenewer = pickle.loads(decode(job).executor_credentials)
     file_id, url = requested(parts[0])
-    first = renewal(file_id, url)
-    assert renewal(file_id, url) == first
+    first = renewal.renew(file_id, url)
+    assert renewal.renew(file_id, url) == first
     server.reset_requests()
     expire()  # the next URL has another expiration time, so another signature
-    second = renewal(file_id, first)
+    second = renewal.renew(file_id, first)
     assert second != first
     assert queries(server) == 1
 
 
 def test_the_renewal_lists_the_planned_version(client: SharingClient, server: SharingServer) -> None:
     job, parts = encoded(client)
-    pickle.loads(decode(job).executor_credentials)(*requested(parts[0]))
+    pickle.loads(decode(job).executor_credentials).renew(*requested(parts[0]))
     bodies = [request.body or {} for request in server.requests if request.path.endswith("/query")]
     # By the refresh token of the first answer, which stands for the version.
     assert ["refreshToken" in body for body in bodies] == [False, True]
@@ -199,7 +199,9 @@ def test_the_renewal_has_the_options_of_the_client(root: Path, asynchronous: boo
     ):
         job, parts = encoded(client)
         server.reset_requests()
-        assert pickle.loads(decode(job).executor_credentials)(*requested(parts[0])).reveal().startswith("http")
+        assert (
+            pickle.loads(decode(job).executor_credentials).renew(*requested(parts[0])).reveal().startswith("http")
+        )
         assert queries(server) == 1
         assert any("/queries/" in request.path for request in server.requests) == asynchronous
 
@@ -208,7 +210,7 @@ def test_a_file_that_is_no_longer_listed_raises(client: SharingClient) -> None:
     job, _ = encoded(client)
     renewal = pickle.loads(decode(job).executor_credentials)
     with pytest.raises(StorageError, match=r"table s\.d\.t is now at a later version than 0; load it again"):
-        renewal("another id", "")
+        renewal.renew("another id", "")
 
 
 def test_a_folder_that_others_can_read_is_not_used(
@@ -217,7 +219,7 @@ def test_a_folder_that_others_can_read_is_not_used(
     (own_folder / f"delta-sharing-{os.getuid()}").mkdir(mode=0o777)
     (own_folder / f"delta-sharing-{os.getuid()}").chmod(0o777)
     job, parts = encoded(client)
-    assert pickle.loads(decode(job).executor_credentials)(*requested(parts[0])).reveal().startswith("http")
+    assert pickle.loads(decode(job).executor_credentials).renew(*requested(parts[0])).reveal().startswith("http")
     assert list((own_folder / f"delta-sharing-{os.getuid()}").iterdir()) == []
 
 
@@ -233,7 +235,7 @@ def test_a_full_disk_does_not_lose_renewed_urls(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
-        assert renewal(*requested(parts[0])).reveal().startswith("http")
+        assert renewal.renew(*requested(parts[0])).reveal().startswith("http")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert queries(server) == 1
@@ -249,18 +251,18 @@ def test_old_files_of_urls_are_deleted(client: SharingClient, own_folder: Path) 
         path.write_text("{}")
         os.utime(path, (time.time() - age, time.time() - age))
     job, parts = encoded(client)
-    pickle.loads(decode(job).executor_credentials)(*requested(parts[0]))
+    pickle.loads(decode(job).executor_credentials).renew(*requested(parts[0]))
     assert not old.exists()
     assert new.exists()
 
 
 def test_a_damaged_file_of_urls_is_replaced(client: SharingClient, own_folder: Path) -> None:
     job, parts = encoded(client)
-    pickle.loads(decode(job).executor_credentials)(*requested(parts[0]))
+    pickle.loads(decode(job).executor_credentials).renew(*requested(parts[0]))
     (path,) = (own_folder / f"delta-sharing-{os.getuid()}").glob("*.json")
     assert len(json.loads(path.read_bytes())) == 13  # the files and the deletion vector
     path.write_bytes(b"{")
-    assert pickle.loads(decode(job).executor_credentials)(*requested(parts[1])).reveal().startswith("http")
+    assert pickle.loads(decode(job).executor_credentials).renew(*requested(parts[1])).reveal().startswith("http")
 
 
 def test_the_representation_of_a_renewal_has_no_credential(client: SharingClient, server: SharingServer) -> None:

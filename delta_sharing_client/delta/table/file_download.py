@@ -30,7 +30,7 @@ from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
 from delta_sharing_client.parquet.size_limits import footer_limits
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader, Transfers
+from delta_sharing_client.storage.byte_source import StorageReader, Transfers, UrlRenewal
 from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.retry import RetryBudget
 
@@ -95,7 +95,7 @@ def fetch_files(
     directory: Path,
     files: Sequence[RemoteFile],
     *,
-    renewal: RenewUrl | None = None,
+    renewal: UrlRenewal | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, StoredFile]:
     """Fetch files into a table's directory; existing files are kept.
@@ -140,7 +140,7 @@ def fetch_files(
 class _Transfers:
     """The transfers of one call. One pool of threads fetches whole files and chunks of large files."""
 
-    def __init__(self, storage: StorageReader, directory: Path, renewal: RenewUrl | None, chunks: int) -> None:
+    def __init__(self, storage: StorageReader, directory: Path, renewal: UrlRenewal | None, chunks: int) -> None:
         # Each thread holds one chunk at most.
         most = storage.options.memory_budget // partial_file.CHUNK_SIZE
         threads = max(1, min(storage.options.max_connections, most))
