@@ -138,8 +138,9 @@ class TransportOptions:
             before its memory is allocated.
         metadata_limit: maximum bytes of what is read as a whole before rows are: the footer of a Parquet file, a
             deletion vector, a line of an answer, a page of a listing, the metadata of an Iceberg table; 64 MiB. A
-            footer may take 16 times the limit in memory, and none is near the limit in practice: one of 10,000
-            columns and 50 row groups has some 50 MB.
+            file of the log of a table shared by its directory may have 16 times as many bytes. A footer may take
+            16 times the limit in memory, and none is near the limit in practice: one of 10,000 columns and 50 row
+            groups has some 50 MB.
         allow_http: allow tokens and files over plain http to other machines; off, because both are secrets. Plain
             http on loopback is always allowed.
         ca_bundle: file or directory of trusted certificates instead of the default ones; by default

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from copy import copy
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
-from pyarrow.fs import LocalFileSystem
-from pyiceberg.io import FileIO, InputFile
+from pyarrow.fs import FileSystem, LocalFileSystem
+from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from delta_sharing_client.errors import DirectoryAccessError, IcebergError
@@ -29,10 +31,31 @@ _SAS: Final = "adls.sas-token"
 _GCS_EXPIRY: Final = "gcs.oauth2.token-expires-at"
 
 
+class _LimitedFile(PyArrowFile):
+    """A file of at most `limit` bytes; `open` raises `IcebergError` for a longer one."""
+
+    def __init__(self, location: str, path: str, system: FileSystem, limit: int) -> None:
+        super().__init__(location, path, system)
+        self._limit = limit
+
+    def open(self, seekable: bool = True) -> InputStream:
+        file = super().open()
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if size > self._limit:
+            raise IcebergError(
+                f"the metadata file {redact_url(self.location)} has {size:,} bytes; "
+                f"TransportOptions.metadata_limit allows {self._limit:,}"
+            )
+        return file
+
+
 class VendedFileIO(FileIO):
     """Opens files by pyarrow, with the transport options and the temporary credentials of the catalog's answer.
 
-    It ignores the credentials of this machine, and a file system that the catalog names (`py-io-impl`).
+    It ignores the credentials of this machine, and a file system that the catalog names (`py-io-impl`). Its files
+    are manifests and the like, which pyiceberg reads as a whole, of at most `metadata_limit` bytes;
+    `data_files` opens the others.
 
     Args:
         properties: of the catalog's configuration and the loaded table.
@@ -47,9 +70,16 @@ class VendedFileIO(FileIO):
         self._options = options
         self._is_loopback = catalog_is_loopback
         self._stores: dict[str, Directory] = {}
+        self._limit: int | None = options.metadata_limit
 
     def __repr__(self) -> str:
         return "VendedFileIO()"
+
+    def data_files(self) -> VendedFileIO:
+        """Return the same with files of any size."""
+        unlimited = copy(self)
+        unlimited._limit = None
+        return unlimited
 
     def new_input(self, location: str) -> InputFile:
         """Return a file of the table.
@@ -60,12 +90,17 @@ class VendedFileIO(FileIO):
         """
         parts = urlsplit(location)
         if self._is_loopback and parts.scheme in ("", "file"):
-            return PyArrowFile(location, location.removeprefix("file://"), LocalFileSystem())
+            return self._file(location, location.removeprefix("file://"), LocalFileSystem())
         root = f"{parts.scheme}://{parts.netloc}"
         store = self._stores.get(root)
         if store is None:
             store = self._stores[root] = self._opened(root)
-        return PyArrowFile(location, store.root + location[len(root) :], store.system)
+        return self._file(location, store.root + location[len(root) :], store.system)
+
+    def _file(self, location: str, path: str, system: FileSystem) -> InputFile:
+        if self._limit is None:
+            return PyArrowFile(location, path, system)
+        return _LimitedFile(location, path, system, self._limit)
 
     def _opened(self, root: str) -> Directory:
         credential = self._credential(root)

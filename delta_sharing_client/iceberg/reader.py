@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import ArrowScan
@@ -17,6 +17,7 @@ from delta_sharing_client.errors import (
     IcebergError,
     StorageError,
 )
+from delta_sharing_client.iceberg.file_io import VendedFileIO
 from delta_sharing_client.iceberg.planner import IcebergPlan
 from delta_sharing_client.iceberg.pushdown import iceberg_expression
 from delta_sharing_client.model.schema import StructType
@@ -78,7 +79,8 @@ def _read(plan: IcebergPlan, tasks: Sequence[FileScanTask]) -> Iterator[pa.Recor
     target = arrow_schema(fields)
     row_filter = iceberg_expression(spec.predicate)
     with reading(f"Iceberg table {plan.table.full_name}", plan.table.full_name):
-        scan = ArrowScan(opened.metadata, opened.io, _projection(opened.schema(), fields), row_filter)
+        files = cast("VendedFileIO", opened.io).data_files()
+        scan = ArrowScan(opened.metadata, files, _projection(opened.schema(), fields), row_filter)
         for batch in scan.to_record_batches([plan.files[task.file_id] for task in tasks]):
             rows = _cast(batch, fields, target)
             if spec.predicate is not None:

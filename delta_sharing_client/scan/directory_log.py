@@ -39,6 +39,7 @@ from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Met
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.reader_features import canonical_feature
 from delta_sharing_client.model.timestamps import parse_iso8601
+from delta_sharing_client.parquet.size_limits import footer_limits
 from delta_sharing_client.scan.log_planner import located
 from delta_sharing_client.scan.options import OnFuture
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
 
 F = TypeVar("F", bound=FileAction)
+#: A file of a log may have so many times the bytes of `TransportOptions.metadata_limit`: a checkpoint has some 100
+#: bytes for each file of the table.
+_LOG_FILE_SIZES: Final = 16
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 _NO_CREDENTIALS: Final = (
     "The table is shared by its directory only, which needs temporary credentials of the server: ask the provider "
@@ -331,8 +335,16 @@ class LogCopies:
         if known is None:
             raise DeltaLogError(f"the file {relative} of the log is missing")
         size, changed = known
+        limit = self._reader.options.metadata_limit
+        if size > _LOG_FILE_SIZES * limit:
+            raise DeltaLogError(
+                f"the file {relative} of the log has {size:,} bytes; {_LOG_FILE_SIZES} times "
+                f"TransportOptions.metadata_limit ({limit:,}) are allowed"
+            )
         url = self._files.url(quote(relative))
         data = self._reader.fetch(url, relative, size, Transfers(renewal=self._files)) if size else b""
+        if path.suffix == ".parquet":
+            footer_limits(data, limit, relative)
         path.write_bytes(memoryview(data) if data else b"")
         os.utime(path, (changed, changed))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -253,3 +254,23 @@ def test_an_answer_beyond_the_limit_names_the_option(iceberg: IcebergServer) -> 
         client.iceberg.table("retail.sales.orders").schema()
     with iceberg.client() as client:
         assert len(client.iceberg.table("retail.sales.orders").schema().fields) == 200
+
+
+@pytest.mark.parametrize("size", [0, 2_000_000])
+def test_a_manifest_beyond_the_limit_is_named(iceberg: IcebergServer, size: int) -> None:
+    """The limit is not one of data files, which are longer here."""
+    rows = pa.table({"id": range(20_000)})
+    table = iceberg.create("sales.orders", rows)
+    folder = Path(table.location().removeprefix("file://"))
+    manifest = next(folder.rglob("*-m0.avro"))
+    with manifest.open("ab") as file:
+        file.truncate(max(size, manifest.stat().st_size))
+    with iceberg.client(metadata_limit=50_000) as client:
+        table = client.iceberg.table("retail.sales.orders")
+        if not size:
+            assert table.scan().to_arrow().num_rows == 20_000
+            return
+        with pytest.raises(
+            errors.IcebergError, match=r"-m0\.avro has 2,000,000 bytes; .*metadata_limit allows 50,000"
+        ):
+            table.scan().to_arrow()

@@ -24,6 +24,7 @@ from delta_sharing_client.errors import (
     BadRequestError,
     ColumnError,
     DataError,
+    DeltaLogError,
     DeltaSharingError,
     DirectoryAccessError,
     FileGoneError,
@@ -56,6 +57,33 @@ def table(shared: DirectoryServer) -> SharedTable:
 
 def xs(rows: pa.Table) -> list[int]:
     return sorted(rows["x"].to_pylist())
+
+
+class TestLimits:
+    @pytest.mark.parametrize("name", ["00000000000000000001.json", "00000000000000000002.checkpoint.parquet"])
+    def test_a_file_of_the_log_beyond_the_limit_is_named(
+        self, shared: DirectoryServer, table: SharedTable, name: str
+    ) -> None:
+        DeltaTable(shared.path).create_checkpoint()
+        if name.endswith(".json"):
+            (shared.path / "_delta_log" / "00000000000000000002.checkpoint.parquet").unlink()
+        with (shared.path / "_delta_log" / name).open("ab") as file:
+            file.truncate(3_000_000)
+        limited = SharingClient(shared.api.profile, options=TransportOptions(metadata_limit=100_000))
+        reason = (
+            rf"the file _delta_log/{name} of the log has 3,000,000 bytes; 16 times .*metadata_limit \(100,000\)"
+        )
+        with pytest.raises(DeltaLogError, match=reason) as raised:
+            limited.table(table.name).scan().to_arrow()
+        assert "table s.d.t" in str(raised.value)
+
+    def test_the_footer_of_a_checkpoint_beyond_the_limit_is_named(
+        self, shared: DirectoryServer, table: SharedTable
+    ) -> None:
+        DeltaTable(shared.path).create_checkpoint()
+        limited = SharingClient(shared.api.profile, options=TransportOptions(metadata_limit=5_000))
+        with pytest.raises(DataError, match=r"checkpoint.parquet: its footer has [\d,]+ bytes; .*metadata_limit"):
+            limited.table(table.name).scan().to_arrow()
 
 
 class TestReading:
