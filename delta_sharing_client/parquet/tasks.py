@@ -95,6 +95,14 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
         deleted = self.deletion_vector.cardinality if self.deletion_vector else 0
         return max(self.num_records - deleted, 0)
 
+    @property
+    def vector_size(self) -> int:
+        """The bytes of its deletion vector and its selection vector."""
+        if self.deletion_vector is None and self.selection is None:  # most files
+            return 0
+        vectors = (self.deletion_vector, None if self.selection is None else self.selection.vector)
+        return sum(max(vector.size_in_bytes, 0) for vector in vectors if vector is not None)
+
 
 class ReadSpec(Struct, frozen=True):
     """What to read of each file of a scan.

@@ -59,6 +59,8 @@ Progress: TypeAlias = Callable[[int], None]
 _OPEN_AHEAD: Final = 64
 #: The ratio of the size of rows to the size of the encoded bytes, roughly.
 _EXPANSION: Final = 3
+#: The ratio of the memory of a deletion vector, while it is decoded, to its size.
+_VECTOR_SIZES: Final = 3
 #: Columns of a single file from this size on are decoded on several threads.
 _PARALLEL: Final = 4 * 1024 * 1024
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
@@ -422,11 +424,15 @@ class _Unit(Struct, eq=False):
 
 
 class _File(Struct, eq=False):
-    """The state of a file; its units are None until its footer is fetched, and removed when they are read."""
+    """The state of a file; its units are None until its footer is fetched, and removed when they are read.
+
+    `vectors` is the memory in bytes of its deletion vectors, which are kept from its opening to its end.
+    """
 
     number: int
     task: FileScanTask
     expected: int | None
+    vectors: int = 0
     attempt: int = 0
     units: list[_Unit] | None = None
     started: int = 0
@@ -535,6 +541,7 @@ class LoadState:
                 return None
             else:
                 self._files.popleft()
+                self._used -= file.vectors
                 self._settled = max(0, self._settled - 1)
                 self._read += 1
                 self._completed.append(file.task.size)
@@ -593,9 +600,14 @@ class LoadState:
         number = self._opened
         if opened >= most or number == len(self._tasks):
             return False
-        self._opened += 1
         task = self._tasks[number]
-        file = _File(number, task, self._reader.expected_size(task))
+        vectors = _VECTOR_SIZES * task.vector_size
+        # The file whose rows are wanted may always be opened.
+        if opened and vectors and self._used + vectors > self._budget:
+            return False
+        self._opened += 1
+        self._used += vectors
+        file = _File(number, task, self._reader.expected_size(task), vectors)
         self._files.append(file)
         if file.expected is None:
             file.units = [_Unit(Key(number, 0, 0), self._reader.whole(task))]

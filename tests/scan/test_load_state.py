@@ -115,6 +115,12 @@ class FakeReader:
         return OpenedFile(plans)
 
 
+def fake_task(number, *, size=1, vector_size=0):
+    return SimpleNamespace(
+        file_id=str(number), size=size, row_count=None, all_rows_match=True, vector_size=vector_size
+    )
+
+
 def expectation(files, limit):
     """The numbers to be yielded, and whether an error follows; `None` for a file that may do either."""
     numbers = []
@@ -149,6 +155,7 @@ def run(seed, *, cancel_after=None):
             size=number,
             row_count=len(file.numbers()) if known else None,
             all_rows_match=True,
+            vector_size=rng.choice([0, 0, 0, 10, 2000]),
         )
         for number, file in enumerate(files)
     ]
@@ -219,7 +226,7 @@ def test_a_limit_within_a_unit_of_several_jobs(limit, monkeypatch):
         return UnitPlan(10, 10, [lambda: (Decoded([batch], batch is batches[-1]) for batch in batches)])
 
     reader = SimpleNamespace(expected_size=lambda task: None, whole=whole)
-    tasks = [SimpleNamespace(file_id=str(n), size=1, row_count=None, all_rows_match=True) for n in range(3)]
+    tasks = [fake_task(n, size=1) for n in range(3)]
     state, waiting, yielded = LoadState(tasks, reader, budget=10**6, limit=limit), [], []
     while not state.is_complete:
         taken = state.take()
@@ -249,7 +256,7 @@ def test_units_after_the_wanted_one_start_within_the_budget(budget):
         first = files[-1].next
         for unit in files[-1].units:
             unit.encoded, unit.decoded = 1000, unit.rows * _ROW
-    tasks = [SimpleNamespace(file_id=str(n), size=n, row_count=None, all_rows_match=True) for n in range(60)]
+    tasks = [fake_task(n, size=n) for n in range(60)]
     state = LoadState(tasks, FakeReader(files), budget=budget)
     waiting = []
     largest = 1000 + max(unit.rows for file in files for unit in file.units) * _ROW
@@ -262,4 +269,26 @@ def test_units_after_the_wanted_one_start_within_the_budget(budget):
             state.release(taken[0], taken[1].size)
         elif not state.is_complete:
             state.receive(waiting.pop(rng.randrange(len(waiting))).perform())
+    assert state.used == 0
+
+
+@pytest.mark.parametrize("ranged", [False, True])
+def test_files_with_deletion_vectors_are_opened_within_the_budget(ranged):
+    """A vector is kept from the opening of its file to its end, three times in memory while it is decoded."""
+    rng = random.Random(3)
+    files = [FakeFile(rng, 0, 0) for _ in range(20)]
+    for file in files:
+        file.kind, file.units = ("ranged" if ranged else "whole"), [FakeUnit(rng, 0, False)]
+        file.units[0].encoded = file.units[0].decoded = 1
+    tasks = [fake_task(n, vector_size=10_000_000) for n in range(20)]
+    state, waiting, most = LoadState(tasks, FakeReader(files), budget=100_000_000), [], 0
+    while not state.is_complete:
+        taken = state.take()
+        waiting += state.jobs()
+        most = max(most, state.used)
+        if taken is not None:
+            state.release(taken[0], taken[1].size)
+        elif not state.is_complete:
+            state.receive(waiting.pop(rng.randrange(len(waiting))).perform())
+    assert 90_000_000 <= most < 100_000_000
     assert state.used == 0
