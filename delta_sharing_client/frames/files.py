@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import os
-import secrets
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from delta_sharing_client.delta.log.durable_files import replacing
 from delta_sharing_client.errors import ColumnError, DataError
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import plain, to_json
@@ -34,8 +30,6 @@ _SUFFIXES: Final[dict[str, FileFormat]] = {
     ".arrow": "arrow",
     ".feather": "arrow",
 }
-#: Characters of a file's name that its temporary file has too; a name has at most 255 bytes.
-_NAME_PART: Final = 40
 #: Decoded bytes that become one row group of a Parquet file.
 _ROW_GROUP: Final = 64 * 1024 * 1024
 #: Rows that are converted to JSON text at a time.
@@ -87,54 +81,8 @@ def opened(target: Target, *, overwrite: bool) -> Iterator[IO[bytes]]:
         raise FileExistsError(f"{path} exists: give another file, or overwrite=True to replace it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
-    prefix = f".{path.name[:_NAME_PART]}."
-    _remove_abandoned(path.parent, prefix)
-    temporary = path.with_name(f"{prefix}{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            _lock(file)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if not overwrite:
-            _link_new(temporary, path)
-            return
-        if path.exists():
-            shutil.copymode(path, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _remove_abandoned(directory: Path, prefix: str) -> None:
-    """Remove temporary files of processes that were killed; those of a running process are locked."""
-    for left in directory.glob(f"{glob.escape(prefix)}{'[0-9a-f]' * 8}.tmp"):
-        with contextlib.suppress(OSError), left.open("rb") as file:
-            if _lock(file):
-                left.unlink()
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed; False if another process has locked it, or the file system cannot."""
-    if sys.platform == "win32":  # cannot remove an open file, so there is nothing to protect
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _link_new(temporary: Path, path: Path) -> None:
-    """Give a file its name, unless another process has created a file of this name."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise FileExistsError(f"{path} was created by another process meanwhile; it is unchanged") from None
-    except OSError:  # a file system without hard links
-        temporary.replace(path)
+    with replacing(path, overwrite=overwrite) as file:
+        yield file
 
 
 def write_batches(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ from delta_sharing_client.delta.log import log as base
 from delta_sharing_client.delta.log import snapshot as replayed
 from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
-from delta_sharing_client.delta.log.store_path import LogPath, StorePath
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.log.table_properties import interval_property, number_property
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.filters import Filters
-from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm
@@ -165,16 +163,6 @@ class DeltaLog(base.DeltaLog):
     """
 
     _snapshot_type: ClassVar[type[replayed.Snapshot]] = Snapshot
-
-    def __init__(
-        self,
-        table: str | os.PathLike[str] | StorePath,
-        *,
-        allow_absolute_paths: bool = False,
-        any_features: bool = False,
-    ) -> None:
-        super().__init__(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
-        self._refreshing = ForkSafeLock()
 
     @representation
     def _repr_html_(self) -> str:

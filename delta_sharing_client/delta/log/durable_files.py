@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import stat
 import sys
 import time
@@ -24,6 +25,8 @@ from delta_sharing_client.errors import DeltaLogError, DiskFullError
 
 #: Suffix of unfinished files; readers of a table ignore names that begin with a dot.
 TEMPORARY: Final = ".tmp"
+#: Characters of a file's name that its temporary file has too; a name has at most 255 bytes.
+_NAME_PART: Final = 40
 
 _TEMPORARY_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}", re.DOTALL)
 _ABANDONED_AFTER: Final = timedelta(days=1)
@@ -70,7 +73,7 @@ def _lock(file: int) -> bool | None:
 def _create_temporary(target: Path, *, private: bool = False) -> tuple[Path, BinaryIO]:
     """Create a file in the folder of `target`, locked until it is closed; see `remove_abandoned`."""
     while True:
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
+        temporary = target.with_name(f".{target.name[:_NAME_PART]}.{uuid.uuid4().hex}{TEMPORARY}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
         file = os.fdopen(descriptor, "wb")
         # Before it was locked, another process may have locked and removed it as abandoned.
@@ -90,14 +93,12 @@ def _sync(file: BinaryIO) -> None:
 
 
 @contextmanager
-def _temporary_file(target: Path, data: bytes, *, private: bool) -> Iterator[Path]:
-    """Write a durable temporary file beside `target`; remove it at the end if it still exists."""
+def _temporary_file(target: Path, *, private: bool) -> Iterator[tuple[Path, BinaryIO]]:
+    """Create a temporary file beside `target`; remove it at the end if it still has its name."""
     temporary, file = _create_temporary(target, private=private)
     try:
         with file:
-            file.write(data)
-            _sync(file)
-            yield temporary
+            yield temporary, file
     finally:
         remove_quietly(temporary)
 
@@ -117,7 +118,8 @@ def remove_abandoned(directory: LogPath, name: str | None = None) -> None:
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             match = _TEMPORARY_NAME.fullmatch(entry.name)
-            if match is not None and name in (None, match[1]):
+            # Earlier releases used the whole name.
+            if match is not None and (name is None or match[1] in (name, name[:_NAME_PART])):
                 with suppress(OSError):
                     _remove_if_abandoned(Path(entry.path))
 
@@ -167,15 +169,11 @@ def put_if_absent(target: LogPath, data: bytes, *, private: bool = False) -> boo
         if private:
             raise DeltaLogError("a file for its owner only needs a local directory", path=str(target))
         return target.create(data)
-    with _temporary_file(target, data, private=private) as temporary:
+    with _temporary_file(target, private=private) as (temporary, file):
+        file.write(data)
+        _sync(file)
         try:
-            if os.name == "nt":  # pragma: no cover  # a rename never replaces a file there
-                temporary.rename(target)
-            else:
-                target.hardlink_to(temporary)
-        except FileExistsError:
-            # A network file system may repeat a link that it has made: then both names are one file.
-            return os.name != "nt" and temporary.samefile(target)
+            created = _link(temporary, target)
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise OSError(
@@ -183,18 +181,26 @@ def put_if_absent(target: LogPath, data: bytes, *, private: bool = False) -> boo
                 ) from error
             raise
     sync_directory(target.parent)
+    return created
+
+
+def _link(temporary: Path, target: Path) -> bool:
+    """Give a finished file the name `target`; return False if another file has it."""
+    try:
+        if os.name == "nt":  # pragma: no cover  # a rename never replaces a file there
+            temporary.rename(target)
+        else:
+            target.hardlink_to(temporary)
+    except FileExistsError:
+        # A network file system may repeat a link that it has made: then both names are one file.
+        return os.name != "nt" and temporary.samefile(target)
     return True
 
 
 def replace_file(target: LogPath, data: bytes, *, private: bool = False) -> None:
     """Write a file atomically; an existing file is replaced. Only the owner may read a private local file."""
-    if isinstance(target, StorePath):
-        target.write_bytes(data)
-        return
-    remove_abandoned(target.parent, target.name)
-    with _temporary_file(target, data, private=private) as temporary:
-        temporary.replace(target)
-    sync_directory(target.parent)
+    with replacing(target, private=private) as file:
+        file.write(data)
 
 
 def rename_durably(temporary: Path, target: Path) -> None:
@@ -204,22 +210,41 @@ def rename_durably(temporary: Path, target: Path) -> None:
 
 
 @contextmanager
-def replacing(target: LogPath) -> Iterator[BinaryIO]:
-    """Yield a file for the content of `target`, which is replaced atomically and durably at the end."""
+def replacing(target: LogPath, *, overwrite: bool = True, private: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file for the content of `target`, which appears under this name atomically and durably at the end.
+
+    Args:
+        target: the file.
+        overwrite: replace an existing file, whose permissions the new one has. A file system without hard links
+            replaces a file in any case if another process creates it at the same moment.
+        private: only the owner may read a local file.
+
+    Raises:
+        FileExistsError: there is a file, and it must not be replaced.
+    """
     if isinstance(target, StorePath):
         buffer = BytesIO()
         yield buffer
         target.write_bytes(buffer.getbuffer())
         return
-    temporary, file = _create_temporary(target)
-    try:
-        with file:
-            yield file
-            _sync(file)
-            rename_durably(temporary, target)
-    except BaseException:
-        remove_quietly(temporary)
-        raise
+    remove_abandoned(target.parent, target.name)
+    with _temporary_file(target, private=private) as (temporary, file):
+        yield file
+        _sync(file)
+        if not overwrite:
+            try:
+                if _link(temporary, target):
+                    sync_directory(target.parent)
+                    return
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            else:
+                raise FileExistsError(f"{target} was created by another process meanwhile; it is unchanged")
+        if not private:
+            with suppress(OSError):
+                shutil.copymode(target, temporary)
+        rename_durably(temporary, target)
 
 
 def make_directories(directory: LogPath) -> None:

@@ -47,21 +47,7 @@ logger = module_logger(__name__)
 
 @public_class
 class DeltaLog:
-    """The transaction log of one Delta table; safe to use from several threads.
-
-    Each call lists the directory again, so that new commits are seen. The last few snapshots are cached, and newer
-    ones are replayed on top of them.
-
-    Args:
-        table: the table's directory, or its URL; it need not exist yet. `for_table` takes options for a URL too,
-            and caches the log.
-        allow_absolute_paths: see `for_table`.
-        any_features: see `for_table`.
-
-    Attributes:
-        table_path: the table's directory, with every link resolved, or its place in an object store.
-        allow_absolute_paths: whether the log may name files outside that directory.
-    """
+    """The log of one Delta table; `table.delta_log.DeltaLog` adds the rows of its snapshots and describes it."""
 
     _snapshot_type: ClassVar[type[Snapshot]] = Snapshot
     _cache: ClassVar[LogCache] = LogCache()
@@ -82,6 +68,7 @@ class DeltaLog:
             self.table_path, allow_absolute_paths=allow_absolute_paths, snapshot_type=self._snapshot_type
         )
         self._lock = ForkSafeLock()
+        self._refreshing = ForkSafeLock()
         self._seen: tuple[float, Snapshot] | None = None
 
     @classmethod

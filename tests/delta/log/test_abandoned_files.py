@@ -114,6 +114,26 @@ def test_a_file_that_is_replaced(tmp_path: Path) -> None:
     assert unfinished(tmp_path) == []
 
 
+def test_a_long_name(tmp_path: Path) -> None:
+    """The temporary file has a shorter one, within the 255 bytes of a file system."""
+    path = tmp_path / ("x" * 245 + ".json")
+    with stopped(path, "replace_file(Path(sys.argv[1]), b'x')"):
+        assert len(unfinished(tmp_path)) == 1
+    (tmp_path / f".{'x' * 200}.{'0' * 32}.tmp").touch()  # of another name with the same beginning
+    replace_file(path, b"1")
+    assert len(unfinished(tmp_path)) == 1
+    assert path.read_bytes() == b"1"
+
+
+def test_the_permissions_of_a_file_that_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for mode, private, expected in ((0o640, False, 0o640), (0o644, True, 0o600)):
+        path.touch()
+        path.chmod(mode)
+        replace_file(path, b"1", private=private)
+        assert path.stat().st_mode & 0o777 == expected
+
+
 def test_other_names_links_and_pipes_stay(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("x")
     names = [".a.json.tmp", f"a.{'0' * 32}.tmp", ".0001.json.0b0d3c1e-7a3f-4f6e-9d0e-3f2a1b4c5d6e.tmp"]

@@ -48,6 +48,13 @@ def listings(server: SharingServer) -> int:
     return len(found)
 
 
+def grow(mirror: Mirror, source: Source, versions: int) -> None:
+    """Add files in some versions, each followed by a sync."""
+    for number in range(versions):
+        source.change([(f"z{number}", [number])])
+        mirror.sync(progress=False)
+
+
 def state_file(mirror: Mirror) -> Path:
     return mirror.directory / "_delta_sharing" / "completeness.json"
 
@@ -108,9 +115,7 @@ def test_compare_every_bounds_how_long_wrong_rows_remain(start: Callable[..., An
 def test_syncs_without_a_new_version_reveal_removed_files_too(start: Callable[..., Any], source: Source) -> None:
     """The table no longer changes after the version whose removed files were missing."""
     server, mirror = start(totals="none", removed_files=False)
-    for number in range(8):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 8)
     source.change([("last", [1])], ["x1"])
     results = [mirror.sync(progress=False) for _ in range(10)]
     assert [result.corrected for result in results if result.corrected] == [1]
@@ -136,9 +141,7 @@ def test_number_that_is_right_again_counts_again(
     start: Callable[..., Any], source: Source, connect: Connect
 ) -> None:
     server, mirror = start(totals="stale")
-    for number in range(4):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 4)
     assert state_file(mirror).exists()
     server.stop()
     with SharingServer({"s.s.t": source.root}) as mended:
@@ -161,9 +164,7 @@ def test_mirror_with_right_numbers_has_no_record(start: Callable[..., Any], sour
 @pytest.mark.parametrize("damage", ["", "[", '{"version": "x"}', '{"version": 77}'], ids=repr)
 def test_damaged_record_causes_a_listing(start: Callable[..., Any], source: Source, damage: str) -> None:
     server, mirror = start(totals="none")
-    for number in range(4):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 4)
     server.reset_requests()
     state_file(mirror).write_text(damage)
     assert not mirror.sync(progress=False).changed
@@ -177,9 +178,7 @@ def test_mirror_of_an_earlier_release_is_corrected(
 ) -> None:
     """Its files may be wrong already, and it has no record."""
     _, mirror = start(totals="none", removed_files=False)
-    for number in range(3):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 3)
     source.change([("last", [1])], ["x1"])
     mirror.sync(progress=False)
     assert rows_of(mirror.scan().to_arrow()) != source.rows
@@ -191,9 +190,7 @@ def test_mirror_of_an_earlier_release_is_corrected(
 
 def test_repair_corrects_at_the_same_version(start: Callable[..., Any], source: Source) -> None:
     _, mirror = start(totals="none", removed_files=False)
-    for number in range(3):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 3)
     source.change([("last", [1])], ["x1"])
     mirror.sync(progress=False)
     assert rows_of(mirror.scan().to_arrow()) != source.rows
@@ -205,9 +202,7 @@ def test_repair_corrects_at_the_same_version(start: Callable[..., Any], source: 
 def test_replaced_vector_without_the_removed_file(start: Callable[..., Any], source: Source) -> None:
     source.need_vectors()
     _, mirror = start(totals="none", removed_files=False)
-    for number in range(3):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 3)
     source.delete_row("x1", 0)
     source.change([("z9", [9])])
     mirror.sync(progress=False)
@@ -228,9 +223,7 @@ def test_every_version_is_checked(start: Callable[..., Any], source: Source) -> 
 
 def test_pinned_version_is_confirmed_once(start: Callable[..., Any], source: Source) -> None:
     server, mirror = start(totals="none", removed_files=False)
-    for number in range(3):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 3)
     version = source.change([("last", [1])], ["x1"])
     results = [mirror.sync(version, progress=False) for _ in range(6)]
     assert sum(result.corrected for result in results) == 1
@@ -252,9 +245,7 @@ def test_sync_that_ends_between_record_and_commit(
 ) -> None:
     """The record is of another version than the log, whichever of both was written."""
     server, mirror = start(totals="none", removed_files=False)
-    for number in range(3):
-        source.change([(f"z{number}", [number])])
-        mirror.sync(progress=False)
+    grow(mirror, source, 3)
     before = tmp_path / "before"
     shutil.copytree(mirror.directory, before)
     source.change([("last", [1])], ["x1"])
