@@ -88,7 +88,7 @@ class Api:
         return Starlette(
             routes=[
                 # Data files first: most requests are for them.
-                Route("/files/{key}", files.answer, methods=["GET"]),
+                Route("/files/{key:path}", files.answer, methods=["GET"]),
                 Route(f"{_TABLE}/version", self._endpoint(self._version), methods=["GET"]),
                 Route(_TABLE, self._endpoint(self._version), methods=["HEAD"]),
                 Route(f"{_TABLE}/metadata", self._endpoint(self._metadata), methods=["GET"]),

@@ -7,6 +7,7 @@ import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote, unquote
 
 from delta_sharing_client.server.catalog import Catalog, split_name
 from delta_sharing_client.server.problems import forbidden
@@ -20,7 +21,7 @@ ANY_BYTES: Final = ("utf-8", "surrogateescape")
 def signed_url(request: TableRequest, path: Path, expires: int) -> str:
     """Return a URL for a file of a table, which expires at a time in milliseconds since the epoch.
 
-    It has the table's name and the path within it, encoded.
+    It has the table's name and the path within it, encoded. With `file_ids_by_format` the path itself follows.
 
     Raises:
         Problem: 403, the path is outside the table's directory.
@@ -33,14 +34,18 @@ def signed_url(request: TableRequest, path: Path, expires: int) -> str:
         local = str(Path(local).resolve())
     if not local.startswith(root):
         raise forbidden(f"Table {table.full_name} has files outside its own directory, which are not shared.")
-    name = f"{table.full_name}/{local.removeprefix(root)}".encode(*ANY_BYTES)
-    key = urlsafe_b64encode(name).decode().rstrip("=")
-    signature = request.signer.sign_url(key, expires)
+    relative = local.removeprefix(root).encode(*ANY_BYTES)
+    key = urlsafe_b64encode(f"{table.full_name}/".encode(*ANY_BYTES) + relative).decode().rstrip("=")
+    if request.options.file_ids_by_format:
+        key += f"/{quote(relative)}"
+    # Signed as the server receives it, decoded: clients may encode more characters.
+    signature = request.signer.sign_url(unquote(key), expires)
     return f"{request.base_url}/files/{key}?expires={expires}&{SIGNATURE}={signature}"
 
 
 def find_file(catalog: Catalog, key: str) -> Path | None:
     """Return the real path of a file by its key; None if its table is not shared, or it is not in its table."""
+    key = key.partition("/")[0]
     try:
         full_name, _, relative = urlsafe_b64decode(key + "=" * (-len(key) % 4)).decode(*ANY_BYTES).partition("/")
         table = catalog.find(*split_name(full_name))

@@ -29,7 +29,8 @@ class ServerOptions:
             allows it; `delta` answers in delta format if the client accepts it; `parquet` imitates an older
             server, which has no other format and ignores the capabilities header.
         file_ids_by_format: give a file another id in each response format, as the reference server does: the
-            MD5 of its path in parquet format, the SHA-256 in delta format. False (the default) gives it one id.
+            MD5 of its path in parquet format, the SHA-256 in delta format. The URLs end with the path, as those of
+            object stores. False (the default) gives it one id, and URLs without the path.
         limit_counts_deleted_rows: count the rows that deletion vectors delete for `limitHint`, as some servers do,
             so that the listed files may have too few rows; False by default.
         query_time: duration of the preparation of an asynchronous query, for clients that accept it; None (the

@@ -119,6 +119,8 @@ class StreamOptions(SourceOptions):
             included.
         skip_change_commits: skip versions that delete or rewrite.
         fail_on_data_loss: raise if the provider has removed versions that were not read; else skip them.
+        repeated_version: ``always``, or the version whose files may be read again if it is unknown which of them
+            were read.
         exclude: files with a match in the paths of their URLs are not read.
         schema_tracking: folder of the schema log.
         tracking_id: distinguishes schema logs of one table in one folder.
@@ -137,6 +139,7 @@ class StreamOptions(SourceOptions):
     ignore_changes: bool = False
     skip_change_commits: bool = False
     fail_on_data_loss: bool = True
+    repeated_version: Accepted = None
     exclude: re.Pattern[str] | None = None
     schema_tracking: Path | None = None
     tracking_id: str | None = None
@@ -158,6 +161,10 @@ class StreamOptions(SourceOptions):
             "type": (self.allow_type_changes,),
         }
         return change.additive or any(value in ("always", version) for value in accepted[change.kind])
+
+    def repeats(self, version: int) -> bool:
+        """Whether all files of a version may be read again."""
+        return self.repeated_version in ("always", version)
 
     def reads(self, task: FileScanTask) -> bool:
         """Whether the query reads a file."""

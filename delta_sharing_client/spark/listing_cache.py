@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.rest.status_errors import is_unsupported
 from delta_sharing_client.secrets import unsigned_url
-from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions
+from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions, unknown_files
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable
 from delta_sharing_client.wire.requests import VersionsRequest
@@ -29,6 +29,7 @@ class ListingCache:
         self._rest = rest
         self._table = table
         self._listings: list[Listing] = []
+        self._repeated = set[int]()
 
     def covering(self, position: Offset, last: int, end: Offset | None = None) -> Listing:
         """Return the listing that contains an offset; it may contain later versions, up to `last`.
@@ -40,6 +41,11 @@ class ListingCache:
             StreamError: the server no longer lists the files that were counted.
         """
         counted = next((offset for offset in (position, end) if offset and offset.index != BEFORE), None)
+        listing = self._find(position, last, counted)
+        listing.check(position, self._table.options.what)
+        return listing
+
+    def _find(self, position: Offset, last: int, counted: Offset | None) -> Listing:
         for listing in self._listings:
             covers = listing.snapshot == position.is_initial_snapshot
             covers &= listing.first <= position.version <= listing.last
@@ -49,8 +55,7 @@ class ListingCache:
                 self._listings.remove(listing)
                 break
         listing = self._list(position, last) if counted is None else self._list_alone(position, counted)
-        listing.check(position, self._table.options.what)
-        if listing.stopped is None:
+        if listing.stopped is None and (counted is None or listing.counts(counted)):
             self._listings.append(listing)
         return listing
 
@@ -59,58 +64,77 @@ class ListingCache:
         here = (position.version, not position.is_initial_snapshot)
         self._listings = [item for item in self._listings if (item.last, not item.snapshot) >= here]
 
-    def settle(self, position: Offset, latest: Callable[[], int]) -> Offset:
+    def settle(self, position: Offset, latest: Callable[[], int], *, is_end: bool = False) -> Offset:
+        """Return an offset that the files after it can be determined from.
+
+        If it is unknown which files of a version were read, and the version may be repeated, a batch begins before
+        its first file, or ends after its last one. Nothing is lost: no batch has a part of such a version.
+        `latest` returns the latest version.
+
+        Raises:
+            StreamError: the response format that the offset needs is unknown, and the version may not be repeated.
+        """
+        version, options = position.version, self._table.options
+        if position.index == BEFORE:
+            return position
+        known = self._with_format(position, latest)
+        if not options.repeats(version):
+            if known is None:
+                raise unknown_files(
+                    position,
+                    f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
+                    f"{version}, after {position.index + 1} of its files, and it lacks the response format that "
+                    "they were counted in; the table has gained a feature since, so both formats are possible",
+                )
+            return known
+        if known is not None and self._find(known, version, known).counts(known):
+            return known
+        if version not in self._repeated:
+            self._repeated.add(version)
+            logger.warning(
+                "%s: allowRepeatedVersion accepts version %d: it is unknown which of its files were read, so that "
+                "all of them are read again, %d of them a second time",
+                options.what,
+                version,
+                position.index + 1,
+            )
+        return position.after(version) if is_end else position.again(position.repeats + 1)
+
+    def _with_format(self, position: Offset, latest: Callable[[], int]) -> Offset | None:
         """Add to an offset of an early release the response format that its index depends on.
 
         Those releases listed a version alone or with later ones, in the format that the server chose. An offset
-        that has a format, or needs none, is returned unchanged. `latest` returns the latest version.
-
-        Raises:
-            StreamError: the two listings have different formats, because the table gained a feature, and the
-                order of the files differs between them.
+        with a format is returned unchanged. None if the two listings have different formats, because the table
+        gained a feature, and the order of the files differs between them.
         """
         version, options = position.version, self._table.options
-        if position.index == BEFORE or position.response_format is not None:
+        if position.response_format is not None:
             return position
         alone = ahead = self._list(position, version, by_id=True)
         if not position.is_initial_snapshot:
             last = min(latest(), version + options.max_versions - 1)
             ahead = self._list(position, last, by_id=True)
         if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
-            raise StreamError(
-                f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
-                f"{version}, and it lacks the response format that the files of that version were counted in; "
-                "the table has gained a feature since, so both formats are possible. Start the query with a "
-                f"new checkpoint location and startingVersion={version}, after removing the rows of that "
-                "version from the query's output",
-                version=version,
-            )
+            return None
         return structs.replace(position, response_format=alone.response_format)
 
     def _list_alone(self, position: Offset, counted: Offset) -> Listing:
         """List the version of an offset alone, in the order and the response format that its index was counted in.
 
-        Files in the order of their paths are listed in another format if that one is no longer available.
+        If that format is no longer available, or has other ids, another one is used. The listing returned last
+        need not count the offset.
         """
         version, by_id, wanted = position.version, counted.paths is None, counted.response_format
         if wanted is not None:
             with suppress(BadRequestError, ResponseFormatError):
                 listing = self._request(position, version, (wanted,), by_id=by_id)
-                if listing.response_format == wanted and (by_id or listing.counts(counted)):
+                if listing.response_format == wanted and listing.counts(counted):
                     return listing
         listing = self._list(position, version, by_id=by_id)  # raises if the version is gone
         if listing.lost:
             formats = listing.request.formats if wanted is None else (wanted,)
             return replace(listing, request=structs.replace(listing.request, formats=formats))
-        if by_id and wanted is not None:
-            raise StreamError(
-                f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
-                f"{wanted} format, and the server no longer lists them in {wanted} format. Start the query with a "
-                "new checkpoint location",
-                version=version,
-            )
-        listing.check(counted, self._table.options.what)
-        return listing
+        return listing.in_order_of(counted) if by_id and not listing.counts(counted) else listing
 
     def _list(self, position: Offset, last: int, *, by_id: bool = False) -> Listing:
         """List the offset's version and later ones, in the format that the server chooses."""

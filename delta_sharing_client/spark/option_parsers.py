@@ -206,6 +206,7 @@ STREAM_OPTIONS: Final[Options] = {
     "skipChangeCommits": (parse_boolean, "skip_change_commits"),
     "ignoreFileDeletion": (parse_boolean, "ignore_changes"),
     "failOnDataLoss": (parse_boolean, "fail_on_data_loss"),
+    "allowRepeatedVersion": (parse_accepted_changes, "repeated_version"),
     "excludeRegex": (parse_regex, "exclude"),
     "schemaTrackingLocation": (parse_driver_folder, "schema_tracking"),
     "streamingSourceTrackingId": (parse_name, "tracking_id"),

@@ -118,7 +118,10 @@ class TableStream:
             first = last.start
         if first.place >= last.place:
             return []
-        return list(self._parts(self._settled(first), self._settled(last)))
+        if (first.version, first.is_initial_snapshot) == (last.version, last.is_initial_snapshot):
+            # A batch that began the version again does so each time, even if its files are known by then.
+            first = first if first.repeats == last.repeats else first.again(last.repeats)
+        return list(self._parts(self._settled(first), self._settled(last, is_end=True)))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Release what a finished batch needed."""
@@ -169,10 +172,10 @@ class TableStream:
                 )
         return Offset.initial(table.info.metadata.id, version, snapshot=snapshot)
 
-    def _settled(self, offset: Offset) -> Offset:
-        """Return an offset of this table, with its response format."""
+    def _settled(self, offset: Offset, *, is_end: bool = False) -> Offset:
+        """Return the offset of this table that a batch begins or ends with."""
         self._table.check_identity(offset.table_id, self._table.info.metadata.id)
-        return self._listings.settle(offset, self._poller.request)
+        return self._listings.settle(offset, self._poller.request, is_end=is_end)
 
     def _end_of_batch(self, begin: Offset, limit: tuple[str, int] | None, *, defer_errors: bool) -> Offset:
         """Admit files from an offset on; return the offset after them.

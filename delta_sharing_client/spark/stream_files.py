@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -24,6 +24,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
 from delta_sharing_client.spark.data_source_options import StreamOptions
+from delta_sharing_client.spark.path_ids import ids_like
 from delta_sharing_client.spark.schema_log import mode_of
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset, StreamFile, count_until
 from delta_sharing_client.spark.stream_table import StreamTable
@@ -67,6 +68,7 @@ class Listing:
         lost: the provider has removed the versions, and the query skips them.
         listed: time of the request, in seconds since the epoch.
         source: the reader of the files and what renews their URLs, if the URLs are not pre-signed.
+        id_format: the response format whose ids order the files, if it is not that of the answer.
     """
 
     snapshot: bool
@@ -78,11 +80,12 @@ class Listing:
     lost: bool = False
     listed: float = field(default_factory=lambda: time.time())
     source: Any = field(default=None, repr=False)
+    id_format: ResponseFormat | None = None
 
     @property
     def response_format(self) -> ResponseFormat:
-        """The response format of the answer."""
-        return self.request.formats[0]
+        """The response format that the indexes of the files depend on."""
+        return self.id_format or self.request.formats[0]
 
     @property
     def stopped(self) -> StoppingVersion | None:
@@ -107,17 +110,43 @@ class Listing:
             return False
         # Ids differ between the response formats.
         same_format = position.response_format in (None, self.response_format)
-        return found.paths is not None or (same_format and position.file_id in (None, found.task.file_id))
+        return found.paths is not None or (same_format and position.file_id in (None, found.file_id))
+
+    def in_order_of(self, position: Offset) -> Listing:
+        """Return the listing of one version in the order of the ids that an offset counts.
+
+        If they cannot be computed, the listing is returned as it is, and does not count the offset.
+        """
+        tasks = [file.task for file in self.files]
+        ids = ids_like(position.file_id, tasks) if position.file_id is not None else None
+        if not ids:
+            return self
+        ordered = _by_id(tasks, ids, position.version, self.files[0].whole)
+        listing = replace(self, files=ordered, id_format=position.response_format)
+        return listing if listing.counts(position) else self
 
     def check(self, position: Offset, what: str) -> None:
         """Raise `StreamError` if the index of an offset does not stand for the same files as before."""
         if not self.counts(position):
-            raise StreamError(
-                f"{what}: a batch ended within version {position.version} after file {position.index}, and the "
-                "server now lists fewer files of that version, or gives them other paths or ids: it is unknown "
-                "which of them were read. Start the query with a new checkpoint location",
-                version=position.version,
+            number = sum(file.version == position.version for file in self.files)
+            raise unknown_files(
+                position,
+                f"{what}: a batch ended within version {position.version}, after {position.index + 1} of its "
+                f"files, and the server now lists {number} files of that version, by other paths or ids",
             )
+
+
+def unknown_files(position: Offset, problem: str) -> StreamError:
+    """Return the error for an offset whose files cannot be determined."""
+    version = position.version
+    elsewhere = "" if position.is_initial_snapshot else f" and startingVersion={version}"
+    return StreamError(
+        f"{problem}: it is unknown which of them were read. Start the query again with the option "
+        f"allowRepeatedVersion={version} to read all files of that version, those {position.index + 1} a second "
+        f"time; or start it with a new checkpoint location{elsewhere}, after removing the rows of that version "
+        "from the query's output",
+        version=version,
+    )
 
 
 def list_snapshot(
@@ -213,8 +242,7 @@ def in_order(tasks: Sequence[FileScanTask], version: int, whole: bool = False, *
     """Return the files of a version in the order of their paths, or of their ids if the paths are not distinct."""
     paths = [] if by_id else [_path(task) for task in tasks]
     if by_id or len(set(paths)) < len(paths):
-        ordered = sorted(tasks, key=_sort_key)
-        return [StreamFile(version, index, task, whole) for index, task in enumerate(ordered)]
+        return _by_id(tasks, [task.file_id for task in tasks], version, whole)
     files, digest = list[StreamFile](), hashlib.sha256()
     for index, (path, task) in enumerate(sorted(zip(paths, tasks, strict=True), key=itemgetter(0))):
         digest.update(repr(path).encode())
@@ -227,10 +255,15 @@ def _path(task: FileScanTask) -> tuple[str, str]:
     return unquote(urlsplit(task.url.reveal()).path), str(task.constants.get(CHANGE_TYPE) or "")
 
 
-def _sort_key(task: FileScanTask) -> tuple[str, str, str]:
-    """The order of a version's files by their ids."""
-    change = task.constants.get(CHANGE_TYPE)
-    return task.file_id, str(change or ""), task.deletion_vector_id or ""
+def _by_id(tasks: Sequence[FileScanTask], ids: Sequence[str], version: int, whole: bool) -> list[StreamFile]:
+    """Return the files of a version in the order of ids."""
+    ordered = sorted(zip(ids, tasks, strict=True), key=_sort_key)
+    return [StreamFile(version, index, task, whole, file_id=id_) for index, (id_, task) in enumerate(ordered)]
+
+
+def _sort_key(item: tuple[str, FileScanTask]) -> tuple[str, str, str]:
+    file_id, task = item
+    return file_id, str(task.constants.get(CHANGE_TYPE) or ""), task.deletion_vector_id or ""
 
 
 def _added(files: Sequence[FileAction], spec: ReadSpec) -> list[FileScanTask]:

@@ -6,7 +6,8 @@ paths up to the file, so that the same files stand before it each time the serve
 
 Offsets of earlier releases, and those of versions whose URLs have no distinct paths, count the files in the order
 of their ids. A server may give a file another id in another response format: such an offset records the format and
-the last id, and the version is listed in that format until all of it was read.
+the last id. The version is listed in that format until all of it was read, or its ids of that format are computed.
+If neither is possible, it is unknown which files were read, and the version can only be read again.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Offset(
             file, and in offsets of early releases.
         file_id: the id of the last file that was read, in that format, if the files are in the order of their ids.
         paths: the digest of the paths of the files that were read, if the files are in the order of their paths.
+        repeats: how many times the version was begun again, because it was unknown which files were read.
     """
 
     table_id: str
@@ -66,6 +68,7 @@ class Offset(
     response_format: ResponseFormat | None = None
     file_id: str | None = None
     paths: str | None = None
+    repeats: Annotated[int, Meta(ge=0)] = 0
 
     @classmethod
     def initial(cls, table_id: str, version: int, *, snapshot: bool) -> Offset:
@@ -115,21 +118,17 @@ class Offset(
         return Offset.initial(self.table_id, self.initial_version, snapshot=self.initial_snapshot)
 
     @property
-    def place(self) -> tuple[int, bool, int]:
+    def place(self) -> tuple[int, bool, int, int]:
         """The order of a query's offsets: the whole table comes before the changes of its version."""
-        return (self.version, not self.is_initial_snapshot, self.index)
+        return (self.version, not self.is_initial_snapshot, self.repeats, self.index)
+
+    def again(self, repeats: int) -> Offset:
+        """Return the offset before the first file of its version, which is read again for the given time."""
+        return structs.replace(self, index=BEFORE, response_format=None, file_id=None, paths=None, repeats=repeats)
 
     def after(self, version: int) -> Offset:
         """Return the offset after the last file of a version."""
-        return structs.replace(
-            self,
-            version=version + 1,
-            index=BEFORE,
-            is_initial_snapshot=False,
-            response_format=None,
-            file_id=None,
-            paths=None,
-        )
+        return structs.replace(self.again(0), version=version + 1, is_initial_snapshot=False)
 
     def at(
         self,
@@ -157,6 +156,7 @@ class StreamFile:
         whole: whether all files of its version must be in one batch.
         paths: the digest of the paths of its version's files up to this one; None if they are in the order of
             their ids.
+        file_id: its id in that order, if they are.
     """
 
     version: int
@@ -164,6 +164,7 @@ class StreamFile:
     task: FileScanTask
     whole: bool = False
     paths: str | None = None
+    file_id: str | None = None
 
 
 @dataclass
@@ -208,8 +209,9 @@ class Admission:
             self._whole = file.version if file.whole else None
             self.files += 1
             self.size += file.task.size
-            file_id = file.task.file_id if file.paths is None else None
-            position = position.at(file.version, file.index, response_format, file_id=file_id, paths=file.paths)
+            position = position.at(
+                file.version, file.index, response_format, file_id=file.file_id, paths=file.paths
+            )
         return position.after(last)
 
 

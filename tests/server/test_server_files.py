@@ -141,6 +141,19 @@ def test_a_wrong_signature_is_refused(served: tuple[Caller, str, bytes]) -> None
     assert caller.file(url, "POST").status_code == 405
 
 
+def test_urls_end_with_the_path_if_ids_are_hashes_of_it(tmp_path: Path, serve: Any) -> None:
+    name = "p=a b%3A/f é.parquet"
+    logged = quote(name)
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add(logged)])
+    (table / name).parent.mkdir(exist_ok=True)
+    (table / name).write_bytes(b"content")
+    caller = serve({"s.s.t": table}, file_ids_by_format=True)
+    url = caller.query("s.s.t").files[0]["url"]
+    assert url.partition("?")[0].endswith(f"/{logged}")
+    assert caller.file(url).content == b"content"
+    check_error(caller.file(url.replace("f%20", "g%20")), 403, "SignatureDoesNotMatch")
+
+
 def test_an_expired_url_is_refused(tmp_path: Path, serve: Any, wall_clock: WallClock) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
     caller = serve({"s.s.t": table}, url_lifetime=timedelta(minutes=1))

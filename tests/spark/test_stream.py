@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
 from change_tables import ChangeTable, rows
 
+from delta_sharing_client import SharingClient
 from delta_sharing_client.server import ServerOptions, SharingServer
 from delta_sharing_client.spark import session as sessions
 
@@ -97,6 +99,35 @@ def test_each_run_reads_the_versions_since_the_last(follower: Follower, table: C
         follower.run()
     assert follower.fields["bearerToken"] not in str(caught.value)
     assert follower.read() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_an_earlier_release_goes_on_in_another_response_format(
+    source: SparkSession, table: ChangeTable, tmp_path: Path
+) -> None:
+    """Its offset counts files by ids that the server no longer returns; the files after it are read."""
+    with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="delta") as server:
+        follower = Follower(source, server, tmp_path)
+        follower.run(maxFilesPerTrigger=9)
+        with SharingClient(server.profile) as client:
+            plan = client.table("s.s.t").scan(version=2, response_format="delta").plan()
+    by_id = sorted(plan.tasks, key=lambda file: file.file_id)
+    left = next(number for number in range(3) if f"/f{number}?" in by_id[2].url.reveal())
+    log = follower.checkpoint / "offsets" / "0"
+    *header, offset = log.read_text().splitlines()
+    old = json.loads(offset) | {"version": 2, "index": 1, "isInitialSnapshot": True}
+    old |= {"responseFormat": "delta", "fileId": by_id[1].file_id}
+    for name in ("offsets", "commits"):
+        for path in (follower.checkpoint / name).iterdir():
+            if path.name != "0":
+                path.unlink()
+    # As if the first batch had read two of the three files; the other one is in the output twice.
+    log.write_text("\n".join([*header, json.dumps(old, separators=(",", ":"))]))
+    table.commit(table.add("f3", rows(3)))
+    with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="parquet") as server:
+        follower.fields = {name: str(value) for name, value in server.profile.items()}
+        follower.run()
+    assert follower.read() == sorted([0, 1, 2, left, 3])
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -181,11 +182,13 @@ def test_a_stream_goes_on_if_the_format_of_its_version_is_no_longer_available(
 
 def test_a_stream_goes_on_if_file_ids_change(table: ChangeTable, serve: Serve) -> None:
     """The files are in the order of their paths."""
-    with SharingServer({"s.s.t": table.root}) as server:
+    with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="delta") as server:
         query = Query(server)
         read = query.ids(TWO)
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
-    serve(table, port=port, token=token)
+    serve(table, port=port, token=token, prefer_format="parquet")
+    assert query.end is not None
+    query.end["responseFormat"] = "parquet"
     query.start()
     assert sorted(read + all_of(query)) == list(range(9))
 
@@ -199,7 +202,7 @@ def test_other_files_before_the_offset_raise(table: ChangeTable, serve: Serve) -
     log.write_text(log.read_text().replace(f"file-{first}", "file-x"))
     serve(table, port=port, token=token)
     query.start()
-    with pytest.raises(StreamError, match=r"version 0 .* other paths or ids.* new checkpoint location"):
+    with pytest.raises(StreamError, match=r"version 0, .* other paths or ids.* new checkpoint location"):
         query.batch(TWO)
 
 
@@ -248,8 +251,8 @@ def counted_by_id(query: Query, index: int, form: Any = "auto") -> tuple[dict[st
 
 def rows_of(files: list[FileScanTask]) -> list[int]:
     """Return the rows of files of one row each, whose names have it."""
-    keys = [Path(urlsplit(file.url.reveal()).path).name for file in files]
-    names = [urlsafe_b64decode(f"{key}==").decode() for key in keys]
+    keys = [urlsplit(file.url.reveal()).path.split("/")[2] for file in files]
+    names = [urlsafe_b64decode(f"{key}==").decode().rpartition("/")[2] for key in keys]
     return [int(name.partition("-")[2].partition(".")[0]) for name in names]
 
 
@@ -303,27 +306,164 @@ def test_a_batch_that_ends_in_the_order_of_ids_is_read_in_it(table: ChangeTable,
     assert sorted(expected + all_of(query)) == [*range(9), *range(10, 16)]
 
 
-def test_a_checkpoint_in_the_order_of_ids_needs_its_format(table: ChangeTable, serve: Serve) -> None:
-    """Nothing is guessed: it is unknown which files were read."""
-    with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="delta") as server:
-        query = Query(server)
-        query.end, _ = counted_by_id(query, 1, "delta")
+STARTS = [{}, {"startingVersion": 0}, {"startingVersion": 0, "readChangeFeed": "true"}]
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path) -> ChangeTable:
+    """Version 0 has nine files of one row each, 0 to 8, in folders whose names a log encodes."""
+    table = ChangeTable(tmp_path / "t")
+    table.commit(*(table.add(name, rows(number)) for number, name in enumerate(NAMES)))
+    log = table.root / "_delta_log" / f"{0:020}.json"
+    for number, name in enumerate(NAMES):
+        folder = f"at=2020-01-01 0{number}%3A00 ü"
+        (table.root / folder).mkdir()
+        (table.root / name).rename(table.root / folder / name)
+        logged = folder.replace("%", "%25").replace(" ", "%20")  # as Spark writes it
+        log.write_text(log.read_text().replace(f'"{name}"', json.dumps(f"{logged}/{name}")))
+    return table
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(("first", "then"), [("delta", "parquet"), ("parquet", "delta")])
+@pytest.mark.parametrize("name", ["table", "partitioned"])
+def test_a_checkpoint_in_the_order_of_ids_goes_on_in_another_format_if_ids_are_hashes_of_paths(
+    request: pytest.FixtureRequest, serve: Serve, name: str, first: Any, then: Any, start: dict[str, Any]
+) -> None:
+    """Each row is read once: the ids of the format that is no longer available are computed from the paths."""
+    table: ChangeTable = request.getfixturevalue(name)
+    with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format=first) as server:
+        query = Query(server, **start)
+        begin, before = counted_by_id(query, 1, first)
+        end, read = counted_by_id(query, 4, first)
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
-    serve(table, port=port, token=token, prefer_format="parquet")
+    if then == "delta":
+        require_vectors(table)
+    serve(table, port=port, token=token, prefer_format=then)
+    query.end = end
     query.start()
-    with pytest.raises(StreamError, match=r"version 0, .* delta format.* new checkpoint location"):
-        query.batch(TWO)
+    initial = query.stream.initial_offset()
+    assert sorted(query.rows(initial, begin).column("id").to_pylist()) == sorted(before)
+    assert sorted(query.rows(begin, end).column("id").to_pylist()) == sorted(read[2:])
+    table.commit(table.add("later", rows(9)))
+    batches = query.all(("ReadMaxFiles", 1))
+    assert sorted(read + flat(batches)) == list(range(10))
+    inside = [end for _, end in query.pairs if end["version"] == 0 and end["index"] >= 0]
+    assert all((end["sourceVersion"], end["responseFormat"]) == (1, first) for end in inside)
+    query.start()
+    again = [query.rows(*pair).column("id").to_pylist() for pair in query.pairs]
+    assert [sorted(batch) for batch in again if batch] == [sorted(batch) for batch in batches]
+    whole = query.rows(begin, query.end).column("id").to_pylist()  # a batch over versions of both orders
+    assert sorted(before + whole) == list(range(10))
 
 
-def test_a_checkpoint_in_the_order_of_ids_needs_its_ids(table: ChangeTable, serve: Serve) -> None:
+def test_a_checkpoint_in_the_order_of_ids_goes_on_if_the_hash_of_its_format_changes(
+    table: ChangeTable, serve: Serve
+) -> None:
+    """The reference server had MD5 in delta format too, in earlier releases."""
+    query = Query(serve(table, prefer_format="delta"))
+    end, read = counted_by_id(query, 3, "parquet")
+    query.end = end | {"responseFormat": "delta"}
+    query.start()
+    assert sorted(read + all_of(query)) == list(range(9))
+
+
+def without_its_ids(
+    table: ChangeTable, serve: Serve, index: int = 1, **start: Any
+) -> tuple[Query, dict[str, Any], list[int]]:
+    """Return a query whose last batch ended within version 0, counted by ids that no server returns any more."""
     with SharingServer({"s.s.t": table.root}) as server:
-        query = Query(server)
-        query.end, _ = counted_by_id(query, 1)
+        query = Query(server, **start)
+        query.end, read = counted_by_id(query, index)
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
     serve(table, port=port, token=token)
     query.start()
-    with pytest.raises(StreamError, match=r"version 0 .* other paths or ids.* new checkpoint location"):
-        query.batch(TWO)
+    return query, query.end, read
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_checkpoint_whose_ids_are_unknown_names_the_option_that_goes_on(
+    table: ChangeTable, serve: Serve, start: dict[str, Any]
+) -> None:
+    """Nothing is guessed; the checkpoint stays usable."""
+    query, end, _ = without_its_ids(table, serve, **start)
+    elsewhere = " and startingVersion=0" if start else ""
+    text = (
+        "within version 0, after 2 of its files, and the server now lists 9 files of that version, by other paths "
+        "or ids: it is unknown which of them were read. Start the query again with the option "
+        "allowRepeatedVersion=0 to read all files of that version, those 2 a second time; or start it with a new "
+        f"checkpoint location{elsewhere}, after"
+    )
+    for other in ("1", None):
+        with pytest.raises(StreamError, match=re.escape(text)) as caught:
+            query.batch(TWO)
+        assert caught.value.version == 0
+        assert query.end == end
+        query.start(**({"allowRepeatedVersion": other} if other else {}))
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("accepted", ["0", "always"])
+def test_a_version_whose_read_files_are_unknown_is_repeated_if_the_option_accepts_it(
+    table: ChangeTable, serve: Serve, start: dict[str, Any], accepted: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All files of that version are read again, once, with a warning; later versions are read once."""
+    query, _, _ = without_its_ids(table, serve, **start)
+    query.start(allowRepeatedVersion=accepted)
+    new = gain_a_feature(table, 100)
+    batches = query.all(TWO)
+    assert sorted(flat(batches)) == [*range(9), *new]
+    (warning,) = [
+        record.getMessage() for record in caplog.records if "allowRepeatedVersion" in record.getMessage()
+    ]
+    assert "accepts version 0: it is unknown which of its files were read" in warning
+    assert "all of them are read again, 2 of them a second time" in warning
+    query.start()
+    again = [query.rows(*pair).column("id").to_pylist() for pair in query.pairs]
+    assert [sorted(batch) for batch in again if batch] == [sorted(batch) for batch in batches]
+    query.start(allowRepeatedVersion="0")
+    assert query.batch() is None
+
+
+def test_a_planned_batch_within_a_repeated_version_loses_nothing(table: ChangeTable, serve: Serve) -> None:
+    """It has all files of the version, and so has the next batch: which files are whose is unknown."""
+    query, _, _ = without_its_ids(table, serve)
+    with SharingServer({"s.s.t": table.root}) as server:
+        ends = [counted_by_id(Query(server), index)[0] for index in (1, 4)]
+    query.start(allowRepeatedVersion=0)
+    assert sorted(query.rows(*ends).column("id").to_pylist()) == list(range(9))
+    query.end = ends[1]
+    assert all_of(query) == list(range(9))
+
+
+@pytest.mark.parametrize("limit", [("ReadMaxFiles", 1), TWO, ("ReadMaxFiles", 5)])
+def test_a_repeated_batch_has_the_same_rows_if_its_ids_are_available_again(
+    table: ChangeTable, serve: Serve, limit: tuple[str, int]
+) -> None:
+    """The new offsets within a version that is read again say so, wherever the batch ends."""
+    query = Query(serve(table), allowRepeatedVersion=0)
+    known, _ = counted_by_id(query, 1)
+    query.end = known | {"fileId": "unknown"}
+    read = sorted(query.ids(limit))
+    assert len(read) == limit[1]
+    ((_, end),) = query.pairs
+    assert end["repeats"] == 1
+    query.end = None
+    query.start(allowRepeatedVersion="always")
+    assert sorted(query.rows(known, end).column("id").to_pylist()) == read
+    query.end = end
+    assert sorted(read + all_of(query)) == list(range(9))
+    assert "repeats" not in query.end
+
+
+def test_a_version_may_be_repeated_twice(table: ChangeTable, serve: Serve) -> None:
+    """The paths that the second offset counts are unknown too, and its batch is ordered after the first."""
+    query = Query(serve(table), allowRepeatedVersion=0)
+    query.end = counted_by_id(query, 3)[0] | {"fileId": "unknown"}
+    query.ids(TWO)
+    query.end = query.end | {"paths": "unknown"}
+    assert all_of(query, ("ReadMaxFiles", 1)) == list(range(9))
+    assert query.pairs[1][1]["repeats"] == 2
 
 
 @pytest.mark.parametrize("response_format", ["auto", "parquet", "delta"])
@@ -366,8 +506,10 @@ def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, 
     gain_a_feature(table, 100)
     query.end = older(end)
     query.start()
-    with pytest.raises(StreamError, match=r"within version 0, .* response format .* startingVersion=0"):
+    with pytest.raises(StreamError, match=r"within version 0, after 2 .* response format .* startingVersion=0"):
         query.batch(TWO)
+    query.start(allowRepeatedVersion=0)
+    assert len(all_of(query)) == 9 + 3
 
 
 def test_an_old_checkpoint_continues_if_both_formats_have_one_order(table: ChangeTable, serve: Serve) -> None:

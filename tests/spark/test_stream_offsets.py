@@ -58,6 +58,17 @@ def test_every_offset_has_the_start_of_the_query() -> None:
     assert Offset.from_json(later.to_json()).start == START
 
 
+def test_a_version_that_is_read_again_is_after_its_first_reading() -> None:
+    first = START.at(5, 7, "delta", file_id="x")
+    again = first.again(1)
+    steps = [first, again, again.at(5, 0, "parquet", paths="p"), again.at(5, 3).again(2), again.after(5)]
+    assert [step.place for step in steps] == sorted(step.place for step in steps)
+    assert again.to_json() == START.to_json() | {"repeats": 1}
+    assert Offset.from_json(again.to_json()) == again
+    assert again.after(5) == START.after(5)
+    assert START.to_json().keys() == START.after(5).to_json().keys()
+
+
 def test_the_snapshot_is_before_the_changes_of_its_version() -> None:
     steps = [START, START.at(5, 0), START.at(5, 1), START.after(5), START.after(5).at(6, 0), START.after(6)]
     assert [step.place for step in steps] == sorted(step.place for step in steps)
