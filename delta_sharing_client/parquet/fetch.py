@@ -119,9 +119,9 @@ class SparseFile:
             with contextlib.suppress(OSError):  # the system has none
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
 
-    def requests(self, unit: ReadUnit) -> list[ByteRange]:
-        """Return the ranges to fetch for a read unit, without the bytes that came with the footer."""
-        return split([(start, min(stop, self._tail)) for start, stop in unit.ranges if start < self._tail])
+    def requests(self, unit: ReadUnit, most: int) -> list[ByteRange]:
+        """Return the ranges to fetch for a read unit, each of `most` bytes, without what came with the footer."""
+        return split([(start, min(stop, self._tail)) for start, stop in unit.ranges if start < self._tail], most)
 
     def fetch(self, byte_range: ByteRange) -> None:
         """Fetch one range; see `ByteSource.range`. Thread-safe."""

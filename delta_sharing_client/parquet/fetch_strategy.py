@@ -18,8 +18,14 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 WHOLE: Final = 1024 * 1024
 #: Files from this size on are fetched in ranges if a filter or a limit may skip row groups.
 SELECTIVE: Final = 4 * 1024 * 1024
-#: Files from this size on are always fetched in ranges, over several connections.
+#: Files from this size on are always fetched in ranges, over several connections; smaller ones if the load has so
+#: few bytes that connections would be idle.
 LARGE: Final = 12 * 1024 * 1024
+#: The ranges of a file that are worth the request of its footer.
+_RANGES: Final = 4
+#: Bytes of a request for a range: all connections are used, but a request costs a round trip.
+_LEAST_RANGE: Final = 1024 * 1024
+_MOST_RANGE: Final = 8 * 1024 * 1024
 #: Smaller files are fetched in ranges if at most this part of them is read.
 FRACTION: Final = 0.6
 
@@ -61,15 +67,35 @@ class FetchStrategy(Struct, frozen=True):
     Attributes:
         fraction: the estimated part of each file that is read, by its columns.
         selective: whether row groups may be skipped.
+        range_size: the maximum bytes of a range.
     """
 
     fraction: float
     selective: bool
+    range_size: int = _MOST_RANGE
 
     @classmethod
-    def of(cls, spec: ReadSpec, table_columns: StructType | None, *, limited: bool) -> FetchStrategy:
-        """Return the strategy of a scan of a table with these columns; None if they are unknown."""
-        return cls(_fraction(spec, table_columns), limited or spec.predicate is not None)
+    def of(
+        cls,
+        spec: ReadSpec,
+        table_columns: StructType | None,
+        *,
+        limited: bool,
+        size: int,
+        connections: int,
+    ) -> FetchStrategy:
+        """Return the strategy of a scan.
+
+        Args:
+            spec: what is read of each file.
+            table_columns: the columns of the table; None if they are unknown.
+            limited: whether the scan has a limit.
+            size: the total size of the files.
+            connections: the maximum number of connections.
+        """
+        fraction = _fraction(spec, table_columns)
+        range_size = min(max(int(fraction * size) // connections, _LEAST_RANGE), _MOST_RANGE)
+        return cls(fraction, limited or spec.predicate is not None, range_size)
 
     def uses_ranges(self, task: FileScanTask) -> bool:
         """Whether to fetch a file's footer first, and then only the ranges that are read."""
@@ -77,7 +103,8 @@ class FetchStrategy(Struct, frozen=True):
             return task.size > 2 * TAIL  # rows are only counted: the footer is enough
         if task.size <= WHOLE:
             return False
-        return task.size >= (SELECTIVE if self.selective else LARGE) or self.fraction <= FRACTION
+        least = SELECTIVE if self.selective else min(max(_RANGES * self.range_size, SELECTIVE), LARGE)
+        return task.size >= least or self.fraction <= FRACTION
 
 
 def _fraction(spec: ReadSpec, table_columns: StructType | None) -> float:

@@ -18,8 +18,6 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 
 #: Maximum bytes between two chunks that are fetched with one request.
 GAP: Final = 64 * 1024
-#: Maximum bytes of a request: larger ranges are split over several connections.
-MAX_RANGE: Final = 8 * 1024 * 1024
 #: Row groups are fetched and decoded together up to so many bytes of chunks.
 READ_UNIT_SIZE: Final = 8 * 1024 * 1024
 #: Bytes fetched after each range: some old writers state too short chunks.
@@ -152,7 +150,7 @@ def coalesce(chunks: Sequence[ByteRange], size: int, *, gap: int = GAP) -> tuple
     return tuple(merged)
 
 
-def split(ranges: Sequence[ByteRange], *, most: int = MAX_RANGE) -> list[ByteRange]:
+def split(ranges: Sequence[ByteRange], most: int) -> list[ByteRange]:
     """Split ranges into requests of about equal length, none longer than `most`."""
     requests: list[ByteRange] = []
     for start, stop in ranges:

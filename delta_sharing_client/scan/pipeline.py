@@ -268,7 +268,13 @@ class LoadReader:
     def __init__(self, load: Load, cancelled: Cancellation) -> None:
         options = load.storage.options
         self._load = load
-        self._strategy = FetchStrategy.of(load.spec, load.table_columns, limited=load.limit is not None)
+        self._strategy = FetchStrategy.of(
+            load.spec,
+            load.table_columns,
+            limited=load.limit is not None,
+            size=sum(task.size for task in load.tasks),
+            connections=options.max_connections,
+        )
         self._retries = RetryBudget(len(load.tasks), options.max_connections)
         self._transfers = Transfers(load.renewal, cancelled, self._retries)
         self._locators = ColumnLocatorCache()
@@ -304,7 +310,7 @@ class LoadReader:
         if limit is not None and self._load.spec.predicate is None and deleted is None:
             units = source.first(units, limit)
         sparse.expect(sum(unit.fetched_size for unit in units))
-        ranges = [sparse.requests(unit) for unit in units]
+        ranges = [sparse.requests(unit, self._strategy.range_size) for unit in units]
         self._retries.expect(sum(map(len, ranges)))
         threads = self._column_threads if len(units) < _cores() else None
         plans = [

@@ -117,6 +117,18 @@ def test_the_files_keep_their_order_and_small_ones_take_one_get_each(store, read
     assert all(r.method == "GET" and "range" not in r.headers for r in store.requests)
 
 
+def test_a_load_of_few_bytes_uses_all_connections(store, reader):
+    tasks = tasks_of(store, "large", LARGE[:1])
+    assert numbers(read_batches(tasks, spec_of(), reader(), table_columns=SCHEMA)) == list(range(200_000))
+    size = len(LARGE[0])
+    assert size > 4 * 1024 * 1024
+    assert len(store.requests) == 1 + -(-size // (1024 * 1024))
+    store.requests.clear()
+    two = reader(max_connections=2)
+    assert len(numbers(read_batches(tasks, spec_of(), two, table_columns=SCHEMA))) == 200_000
+    assert len(store.requests) == 1  # each connection would receive half of it, after the footer
+
+
 def test_the_order_holds_where_later_files_come_first(store, reader):
     store.on("GET", "/small/0", lambda request: file_reply(SMALL[0], delay=0.3)(request))
     assert numbers(read_batches(tasks_of(store, "small", SMALL), spec_of(), reader())) == list(range(4000))
