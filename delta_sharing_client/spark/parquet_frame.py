@@ -53,6 +53,10 @@ _FILE_METADATA: Final = "_metadata"
 #: Temporary columns: a file's name, a row's index in it.
 _FILE: Final = "__delta_sharing_file"
 _ROW: Final = "__delta_sharing_row"
+#: The integers in a binary column, 8 bytes each. Spark has no function for them but by their digits.
+_UNPACKED: Final = (
+    f"transform(sequence(1, length({_ROW}), 8), i -> cast(conv(hex(substring({_ROW}, i, 8)), 16, 10) AS bigint))"
+)
 
 
 #: A file, and the folders of its partition values.
@@ -151,7 +155,9 @@ class ParquetFrame:
         """Return the files that Spark may read if their footers allow it, and the other files."""
         files: list[_File] = []
         others = []
-        deleted = sum(task.deletion_vector.cardinality for task in self._plan.tasks if task.deletion_vector)
+        # A server may send a negative number, which the vector contradicts when it is read.
+        vectors = (task.deletion_vector for task in self._plan.tasks if task.deletion_vector is not None)
+        deleted = sum(max(vector.cardinality, 0) for vector in vectors)
         for task in self._plan.tasks:
             folders = self._folders(task)
             marked = task.deletion_vector is not None
@@ -203,14 +209,8 @@ class ParquetFrame:
         """Remove the rows that deletion vectors mark, by the names of the files."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        rows = [
-            (self._source.file_name(task), deleted.positions.tolist())
-            for task, deleted in zip(tasks, self._source.deleted_rows(tasks), strict=True)
-            if deleted is not None and len(deleted)
-        ]
-        # One row per file: PySpark needs 20 microseconds for each row.
-        given = self._session.createDataFrame(rows, f"{_FILE} string, rows array<bigint>")
-        gone = given.select(_FILE, F.explode("rows").alias(_ROW))
+        names = map(self._source.file_name, tasks)
+        gone = _positions_frame(self._session, zip(names, self._source.deleted_rows(tasks), strict=True))
         frame = frame.withColumn(_FILE, F.col(f"{_FILE_METADATA}.file_name"))
         frame = frame.withColumn(_ROW, F.col(f"{_FILE_METADATA}.row_index"))
         return frame.join(F.broadcast(gone), [_FILE, _ROW], "left_anti")
@@ -233,6 +233,15 @@ class ParquetFrame:
                 return None
             folders += f"{encode_folder(name)}={encode_folder(value) if value else NO_VALUE}/"
         return folders
+
+
+def _positions_frame(session: SparkSession, deleted: Iterable[tuple[str, RowPositions | None]]) -> DataFrame:
+    """Return the names of files with the positions of their deleted rows, a row for each."""
+    # One row per file, because PySpark needs 20 microseconds for each row; and 8 bytes for each position, because
+    # numbers of Python take 40.
+    rows = [(name, bytearray(each.positions.astype(">i8"))) for name, each in deleted if each is not None]
+    given = session.createDataFrame([row for row in rows if row[1]], f"{_FILE} string, {_ROW} binary")
+    return given.selectExpr(_FILE, f"explode({_UNPACKED}) AS {_ROW}")
 
 
 def _compared_by_spark(column: Column, kind: SparkType) -> Column:

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from golden.test_golden import columns_of, rows_of
+from msgspec import structs
+from pyroaring import BitMap64
 
 sys.path.append(str(Path(__file__).parents[1] / "loading"))
 
@@ -26,11 +28,13 @@ from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.errors import DataError, FileGoneError, UnsupportedTypeError
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import parquet_frame
-from delta_sharing_client.spark.local_dataframe import mirror_dataframe, read_footers
+from delta_sharing_client.spark.local_dataframe import local_dataframe, mirror_dataframe, read_footers
 from delta_sharing_client.spark.session import spark_version
 from delta_sharing_client.spark.stored_columns import stored_columns
 
@@ -378,6 +382,35 @@ def test_groups_and_deleted_rows_beyond_the_limits_are_read_by_the_package(
     frame = mirror_dataframe(mirror.scan(), spark)
     assert "FileScan parquet" not in executed(frame)
     same(frame, table.scan().to_arrow())
+
+
+def test_a_negative_number_of_deleted_rows_does_not_make_room_for_others(
+    spark: Any, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_frame, "_MOST_DELETED", 2)
+    files = [File(rows=longs(1, 2, 3, 4, 5), name=f"f{n}", vector=[0, 1, 3][: n + 2]) for n in range(2)]
+    mirror, _ = make([column("a", "long")], files, features=["deletionVectors"])
+    scan = mirror.scan()
+    plan = scan.plan()
+    one, other = plan.tasks
+    negative = structs.replace(one, deletion_vector=structs.replace(one.deletion_vector, cardinality=-3))
+    plan = structs.replace(plan, tasks=[negative, other])
+    frame = local_dataframe(lambda: plan, scan.directory, TransportOptions(), "struct", spark)
+    assert "FileScan parquet" not in executed(frame)
+
+
+def test_positions_of_deleted_rows_take_8_bytes_each(spark: Any) -> None:
+    numbers = [0, 1, 255, 256, 2**31, 2**40 + 7, 2**62]
+    deleted = [
+        ("a", RowPositions(BitMap64(numbers), "a")),
+        ("b", None),
+        ("c", RowPositions(BitMap64(), "c")),
+        ("d", RowPositions(BitMap64([3]), "d")),
+    ]
+    frame = parquet_frame._positions_frame(spark, deleted)
+    assert frame.dtypes[1][1] == "bigint"
+    assert sorted(map(tuple, frame.collect())) == [*(("a", number) for number in numbers), ("d", 3)]
+    assert parquet_frame._positions_frame(spark, []).collect() == []
 
 
 def test_settings_of_the_session_do_not_remove_rows(spark: Any, make: Make) -> None:
