@@ -11,9 +11,10 @@ from delta_sharing_client.cdf.checkpoint import BatchRange, Position, SchemaMark
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.cdf.planner import ChangeFeedPlanner, ChangesPlan
 from delta_sharing_client.cdf.table_history import breaking_changes, changed_schema
-from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, TableReplacedError
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.rest.status_errors import is_unsupported
 
@@ -41,7 +42,7 @@ class BatchPlanner:
             DeltaSharingError: the request failed, or its answer cannot be used.
         """
         try:
-            plan = self._plan(batch_range)
+            plan = self._plan(batch_range, position)
         except BadRequestError as error:
             if not position.has_changes or is_unsupported(error):
                 raise
@@ -50,11 +51,6 @@ class BatchPlanner:
                 f"{error}. If it has cleaned these versions up, they are lost. {self.advice}",
                 version=batch_range.first,
             ) from None
-        except TableReplacedError as error:
-            raise self._replaced(error.version, error.expected, error.actual) from None
-        first = plan.history.metadata[0]
-        if position.table_id not in (None, first.id):
-            raise self._replaced(batch_range.first, position.table_id, first.id)
         if before is not None:
             self._check_columns(before, plan, batch_range.first)
         return plan
@@ -69,9 +65,11 @@ class BatchPlanner:
                 version=latest + 1,
             )
 
-    def _plan(self, batch_range: BatchRange) -> ChangesPlan:
+    def _plan(self, batch_range: BatchRange, position: Position) -> ChangesPlan:
         """Plan a batch, if possible in the response format of the checkpoint, which determines the file order."""
-        planner = ChangeFeedPlanner(self.rest, self.table, views=False)
+        planner = ChangeFeedPlanner(
+            self.rest, self.table, views=False, known_id=position.table_id, replaced_advice=self.advice
+        )
         plan: Callable[[ChangeOptions], ChangesPlan] = planner.plan
         options = self.options
         if batch_range.kind == "snapshot":
@@ -99,16 +97,7 @@ class BatchPlanner:
 
     def checked_id(self, position: Position, version: int) -> str:
         """Request the id of the table; raise `TableReplacedError` if it is not that of the position."""
-        actual = self.rest.table_metadata(self.table, self.options.formats).metadata.id
-        if position.table_id not in (None, actual):
-            raise self._replaced(version, position.table_id, actual)
-        return actual
-
-    def _replaced(self, version: int | None, expected: str | None, actual: str | None) -> TableReplacedError:
-        return TableReplacedError(
-            f"table {self.table.full_name}: it was created again under the same name (its id was {expected}, "
-            f"and is {actual}). {self.advice}",
-            version=version,
-            expected=expected,
-            actual=actual,
-        )
+        metadata = self.rest.table_metadata(self.table, self.options.formats).metadata
+        what = f"table {self.table.full_name}"
+        check_same_table(position.table_id, metadata, what, self.advice, version=version)
+        return metadata.id

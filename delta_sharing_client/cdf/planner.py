@@ -15,6 +15,7 @@ from delta_sharing_client.errors import BadRequestError, UnsupportedTableError
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
+from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import misfits_of, project, read_spec
@@ -46,11 +47,15 @@ class ChangeFeedPlanner(Struct, frozen=True):
         rest: the server.
         table: the table.
         views: accept the changes of a view, which have no versions.
+        known_id: the id that the table had before, if known.
+        replaced_advice: the remedy if another table has replaced it.
     """
 
     rest: RestClient
     table: Table
     views: bool = True
+    known_id: str | None = None
+    replaced_advice: str = "Read the changes from that version on"
 
     def plan(self, options: ChangeOptions) -> ChangesPlan:
         """Request the files of the changes, and plan what to read of them: one request.
@@ -90,7 +95,9 @@ class ChangeFeedPlanner(Struct, frozen=True):
     def _plan_range(self, options: ChangeOptions) -> ChangesPlan:
         answer = self.rest.table_changes(self.table, options.request(views=self.views))
         history = TableHistory.of(answer, options.ending_version, self._what)
-        history.check(options.columns, self._what)
+        first = options.starting_version if answer.version is None else answer.version
+        check_same_table(self.known_id, answer.metadata, self._what, self.replaced_advice, version=first)
+        history.check(options.columns, self._what, self.replaced_advice)
         maker = ChangeTasks(self._what, options, answer.version)
         if answer.of_view:
             return self._plan(answer, history, maker.of_view(answer.items), options, None)
@@ -108,6 +115,7 @@ class ChangeFeedPlanner(Struct, frozen=True):
         The range of the options is ignored. The table must be shared with its history.
         """
         answer = self.rest.query_table(self.table, QueryRequest(formats=options.formats, version=version))
+        check_same_table(self.known_id, answer.metadata, self._what, self.replaced_advice, version=version)
         answer.protocol.check_readable(self._what)
         tasks = ChangeTasks(self._what, options, version).of_snapshot(answer.items, version)
         history = TableHistory((answer.metadata,), (answer.protocol,))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from delta_sharing_client.errors import SchemaChangedError, TableReplacedError
+from delta_sharing_client.errors import SchemaChangedError
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
+from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.scan.data_skipping import misfits_of, project
 from delta_sharing_client.wire.answers import Answer
 
@@ -75,8 +76,15 @@ class TableHistory:
             return tuple("none" for _ in configured)
         return tuple(configured)
 
-    def check(self, columns: Iterable[str] | None, what: str) -> None:
+    def check(
+        self,
+        columns: Iterable[str] | None,
+        what: str,
+        replaced_advice: str = "Read the changes from that version on",
+    ) -> None:
         """Check that one schema fits the rows of the whole range, of these columns if any are given.
+
+        `replaced_advice` is the remedy if the table was replaced.
 
         Raises:
             SchemaChangedError: it does not fit.
@@ -87,14 +95,7 @@ class TableHistory:
             names = None if columns is None else project(self.last.schema, columns).names
         steps = zip(pairwise(self.metadata), pairwise(self.modes), strict=True)
         for (before, after), modes in steps:
-            if after.id != before.id:
-                raise TableReplacedError(
-                    f"{what}: {_at(after.version)} it was replaced by another table (its id changed); "
-                    "read the changes from that version on",
-                    version=after.version,
-                    expected=before.id,
-                    actual=after.id,
-                )
+            check_same_table(before.id, after, what, replaced_advice, version=after.version)
             if modes[0] not in ("none", modes[1]):
                 raise SchemaChangedError(
                     f"{what}: {_at(after.version)} its column mapping changed from {modes[0]!r} to {modes[1]!r}; "

@@ -18,6 +18,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.renewing import Renewing, lifetime_from
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
@@ -141,6 +142,7 @@ class UrlLister:
         if isinstance(request, ChangesRequest | VersionsRequest):
             signed = _SignedUrls()
             changes = self._rest.table_changes(self._table, request, signed)
+            self._check(changes)
             return _listed(dict(changes.items), _end_of_life(changes.end) or signed.expires, self._rest)
         if self._token is not None:
             token, self._token = self._token, None
@@ -157,6 +159,11 @@ class UrlLister:
             return self._latest_urls(replace(request, include_refresh_token=False))
         return self._urls_of(request)
 
+    def _check(self, answer: Answer[Any, Any]) -> None:
+        """Raise `TableReplacedError` if the files are those of another table, which may have the same ids."""
+        what = f"table {self._table.full_name}"
+        check_same_table(self._listing.metadata.id, answer.metadata, what, "Load it again", version=answer.version)
+
     def _latest_urls(self, request: QueryRequest) -> ListedUrls:
         """Request the latest snapshot, which may still have the files."""
         try:
@@ -169,6 +176,7 @@ class UrlLister:
         version = self._listing.version
         signed = _SignedUrls()
         answer = self._rest.query_table(self._table, request, signed)
+        self._check(answer)
         if answer.end is not None and answer.end.refresh_token is not None and answer.version == version:
             self._token = answer.end.refresh_token
         urls = dict(answer.items)

@@ -174,7 +174,7 @@ class TableStream:
 
     def _settled(self, offset: Offset, *, is_end: bool = False) -> Offset:
         """Return the offset of this table that a batch begins or ends with."""
-        self._table.check_identity(offset.table_id, self._table.info.metadata.id)
+        self._table.check_offset(offset.table_id)
         return self._listings.settle(offset, self._poller.request, is_end=is_end)
 
     def _end_of_batch(self, begin: Offset, limit: tuple[str, int] | None, *, defer_errors: bool) -> Offset:
@@ -222,7 +222,7 @@ class TableStream:
         is_gone = position.version > last + 1
         if is_gone or self._poller.must_check_table:
             info = self._rest.table_metadata(self._options.table, self._options.query.formats)
-            self._table.check_identity(self._table.info.metadata.id, info.metadata.id, last)
+            self._table.check_identity(info.metadata, last)
             self._poller.idle_requests = 0
         if is_gone:
             raise ChangesGoneError(

@@ -161,7 +161,7 @@ def list_snapshot(
     options = table.options
     answer = rest.query_table(options.table, QueryRequest(formats=formats, version=version))
     answer.protocol.check_readable(options.what)
-    table.check_identity(table.info.metadata.id, answer.metadata.id, version)
+    table.check_identity(answer.metadata, version)
     info = TableInfo(version, answer.protocol, answer.metadata)
     changed = table.misfit(info)
     if changed:
@@ -301,7 +301,7 @@ def _schema_stop(table: StreamTable, history: TableHistory, first: int) -> Stopp
     protocols, mode = history.protocols, mode_of(table.info)
     for number, metadata in enumerate(history.metadata):
         version = first if number == 0 or metadata.version is None else metadata.version
-        table.check_identity(table.info.metadata.id, metadata.id, version)
+        table.check_identity(metadata, version)
         # The answer has protocols only where they changed; they matter for the column mapping alone.
         protocol = protocols[0] if number == 0 or len(protocols) == 1 else protocols[-1]
         info = TableInfo(version, protocol, metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from msgspec import structs
 
@@ -11,18 +12,21 @@ from delta_sharing_client.cdf.options import CHANGE_COLUMNS, ChangeOptions
 from delta_sharing_client.cdf.planner import change_spec
 from delta_sharing_client.errors import (
     BadRequestError,
-    TableReplacedError,
     UnsupportedTableError,
     VersionMismatchError,
 )
+from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.model.schema_evolution import ColumnChange
+from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.tasks import ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import misfits_of, project, read_spec
 from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
 from delta_sharing_client.wire.answers import TableInfo
+
+_REPLACED: Final = "Start the query with a new checkpoint location (its present one may be that of another query)"
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,13 @@ class StreamTable:
             return tuple(c for c in changes_between(info, self.info) if not c.additive and self.is_read(c))
         return tuple(c for c in changes_between(self.info, info) if self.is_read(c))
 
-    def check_identity(self, expected: str, actual: str, version: int | None = None) -> None:
-        """Raise `TableReplacedError` if the id that the query or its offset has is not that of the table."""
-        if expected != actual:
-            raise TableReplacedError(
-                f"{self.options.what}: it was replaced under its name (its id was {expected}, and is {actual}), "
-                "or the checkpoint location is that of another query. Start the query with a new checkpoint "
-                "location",
-                version=version,
-                expected=expected,
-                actual=actual,
-            )
+    def check_offset(self, table_id: str) -> None:
+        """Raise `TableReplacedError` if the id in an offset of the query is not that of the table."""
+        check_same_table(table_id, self.info.metadata, self.options.what, _REPLACED)
+
+    def check_identity(self, metadata: Metadata, version: int | None = None) -> None:
+        """Raise `TableReplacedError` if metadata of a later answer are not those of the table."""
+        check_same_table(self.info.metadata.id, metadata, self.options.what, _REPLACED, version=version)
 
 
 def describe_stream(rest: RestClient, options: StreamOptions) -> tuple[StructType, int]:

@@ -23,7 +23,7 @@ from loading_tables import File, column, load_threads, write_table
 from waiting import FOREVER, HANG, WallClock, wait_until, wait_until_asleep
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.errors import DataError, StorageError, UrlExpiredError
+from delta_sharing_client.errors import DataError, StorageError, TableReplacedError, UrlExpiredError
 from delta_sharing_client.server import SharingServer
 
 COLUMNS = [column("id", "long"), column("noise", "long"), column("pad", "long")]
@@ -100,6 +100,22 @@ class TestExpiredUrls:
             StorageError, match=r"does not list the file any more.*is now at a later version than 7"
         ):
             connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+
+    def test_file_of_another_table_raises(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        """The table was created again, at the same version, with a file of the same id."""
+        share = Share(faults, COLUMNS, {"f": rows(0, 10)})
+        share.serve_files_with(
+            lambda request, healthy: expired(request) if generation_of(request) == 1 else healthy(request)
+        )
+        first = share.listing(["f"])
+        again = share.listing(["f"])
+        again = again.but(body=again.body.replace(b'"id": "x"', b'"id": "y"'))
+        faults.on("POST", f"{TABLE}/query", first, again)
+        with pytest.raises(TableReplacedError, match=r"its id was x, and is y.*Load it again") as caught:
+            connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+        assert (caught.value.expected, caught.value.actual, caught.value.version) == ("x", "y", 7)
 
     def test_with_the_embedded_server(
         self,

@@ -109,6 +109,12 @@ def compare(
     return Comparison(files=files, new=new, renamed=renamed, gone=list(gone.values()), stored=stored)
 
 
+def compare_replaced(known: KnownFiles, listed: Sequence[FileBlock], layout: LocalLayout) -> Comparison:
+    """Compare a mirror's files with the listing of another table: it has none of them, whatever the ids."""
+    files = [layout.file(action) for block in listed for action in block]
+    return Comparison(files=files, new=files, renamed=[], gone=known.actions(known.all_rows()), stored={})
+
+
 def _different(known: KnownFiles, listed: Sequence[FileBlock], layout: LocalLayout) -> tuple[list[int], list[int]]:
     """Return the positions of listed files, and those of known files, that may have no counterpart."""
     import numpy as np

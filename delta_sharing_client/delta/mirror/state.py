@@ -14,14 +14,17 @@ from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
-from delta_sharing_client.model.actions import AddFile, ResponseFormat
+from delta_sharing_client.model.actions import AddFile, Metadata, ResponseFormat
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.table_identity import is_same_table
 
 #: The application id of the `txn` action that records the shared version.
 APP_ID: Final = "delta-sharing-mirror"
-#: Table properties: the shared table, and the response format on which the ids of its files depend.
+#: Table properties: the shared table, the response format on which the ids of its files depend, and the id that is
+#: a part of the names of local files, if another table had the name before.
 SOURCE: Final = "deltaSharing.table"
 FORMAT: Final = "deltaSharing.responseFormat"
+SCOPE: Final = "deltaSharing.tableId"
 
 
 def check_source(snapshot: Snapshot, table: Table, directory: Path) -> None:
@@ -49,6 +52,18 @@ def response_format(snapshot: Snapshot) -> ResponseFormat | None:
     """Return the response format that the file ids of a mirror belong to; None if its log does not record it."""
     found = None if snapshot.version < 0 else snapshot.metadata.configuration.get(FORMAT)
     return "parquet" if found == "parquet" else "delta" if found == "delta" else None
+
+
+def scope_after(snapshot: Snapshot, metadata: Metadata) -> str | None:
+    """Return the scope of the ids of files in a mirror (see `LocalLayout`), after a sync with a table's metadata.
+
+    The first table of a mirror needs none. The files of a table that replaces it may have the same ids.
+    """
+    if snapshot.version < 0:
+        return None
+    if not is_same_table(snapshot.metadata.id, metadata):
+        return metadata.id
+    return snapshot.metadata.configuration.get(SCOPE)
 
 
 def key_of(file: AddFile) -> tuple[str, str]:

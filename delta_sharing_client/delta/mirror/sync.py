@@ -15,14 +15,16 @@ from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.delta.mirror.completeness import COMPARE_EVERY, Completeness, totals_after
-from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
+from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare, compare_replaced
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import (
     APP_ID,
     FORMAT,
+    SCOPE,
     SOURCE,
     check_source,
     response_format,
+    scope_after,
     shared_version,
 )
 from delta_sharing_client.delta.mirror.vacuum import remove_crashed_sync_files
@@ -42,6 +44,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
+from delta_sharing_client.model.table_identity import is_same_table
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.exception_mapping import with_message
 from delta_sharing_client.views import html_view
@@ -155,21 +158,24 @@ class Syncer(LocalTable):
         current = shared_version(snapshot)
         if repair and current is not None:
             self._remove_damaged(snapshot)
-        wanted, latest = at_version, None
-        if current is not None and wanted is None:
-            latest = self._latest(snapshot)
-            wanted = None if latest is None else latest.version
+        wanted, described = at_version, None
+        if current is not None and wanted in (None, current):
+            described = self._describe(snapshot, at_version)
+            if wanted is None:
+                wanted = None if described is None else described.version
             if wanted is None:
                 wanted = self.rest.table_version(self.shared)
-        is_replaced = latest is not None and latest.metadata.id != snapshot.metadata.id
+        is_replaced = described is not None and not is_same_table(snapshot.metadata.id, described.metadata)
         result = SyncResult(version=snapshot.version, shared_version=current)
         is_current = current is not None and wanted == current and not repair and not is_replaced
-        if is_current and self._keeps(snapshot, latest):
+        if is_current and self._keeps(snapshot, described):
             return result
         steps: list[int | None] = [at_version]
         if every_version and current is not None and wanted is not None and current < wanted:
             steps = list(range(current + 1, wanted + 1))
-        changes = VersionChanges(rest=self.rest, table=self.shared, is_changed=self._is_changed, latest=latest)
+        changes = VersionChanges(
+            rest=self.rest, table=self.shared, is_changed=self._is_changed, described=described
+        )
         for step in steps:
             try:
                 result = self._step(log, step, result, seen=wanted, changes=None if repair else changes)
@@ -184,11 +190,13 @@ class Syncer(LocalTable):
                 ) from None
         return result
 
-    def _latest(self, snapshot: Snapshot) -> TableInfo | None:
-        """Return the latest metadata of the shared table; None if the server does not answer the request."""
+    def _describe(self, snapshot: Snapshot, version: int | None) -> TableInfo | None:
+        """Return the metadata of a version, or the latest; None if the server does not answer the request."""
         known = response_format(snapshot)
         try:
-            return self.rest.table_metadata(self.shared, ANY_FORMAT if known is None else (known,))
+            return self.rest.table_metadata(
+                self.shared, ANY_FORMAT if known is None else (known,), version=version
+            )
         except (RestError, ProtocolError):
             return None
 
@@ -268,12 +276,12 @@ class Syncer(LocalTable):
             state.save(self.directory)
         return local
 
-    def _keeps(self, snapshot: Snapshot, latest: TableInfo | None) -> bool:
+    def _keeps(self, snapshot: Snapshot, described: TableInfo | None) -> bool:
         """Return whether a sync that found no new version keeps the mirror's files without a whole listing."""
         state = Completeness.load(self.directory, snapshot.version)
         if state.is_confirmed:
             return True
-        metadata = None if latest is None or latest.version is None else latest.metadata
+        metadata = None if described is None or described.version is None else described.metadata
         confirmed = state.confirmed_by(metadata, snapshot.state.totals())
         if confirmed is False or (confirmed is None and state.is_due(self.compare_every)):
             return False
@@ -334,7 +342,7 @@ class Syncer(LocalTable):
         """Return whether an answer has the file ids of a mirror's log."""
         if snapshot.version < 0 or answer.protocol.response_format != response_format(snapshot):
             return False
-        return bool(answer.metadata.id == snapshot.metadata.id)
+        return is_same_table(snapshot.metadata.id, answer.metadata)
 
     @staticmethod
     def _compare(
@@ -344,8 +352,10 @@ class Syncer(LocalTable):
         listed: Sequence[FileBlock],
         rows: Sequence[int] | None,
     ) -> Comparison:
+        layout = LocalLayout(answer.protocol, answer.metadata, scope_after(snapshot, answer.metadata))
+        if snapshot.version >= 0 and not is_same_table(snapshot.metadata.id, answer.metadata):
+            return compare_replaced(known, listed, layout)
         by_location = answer.protocol.response_format != response_format(snapshot)
-        layout = LocalLayout(answer.protocol, answer.metadata)
         return compare(known, listed, layout, by_location=by_location, rows=rows)
 
     def _is_changed(self, snapshot: Snapshot, info: TableInfo) -> bool:
@@ -354,6 +364,9 @@ class Syncer(LocalTable):
     def _changed_head(self, snapshot: Snapshot, info: TableInfo) -> list[dict[str, Any]]:
         """Return the protocol and the metadata, if they have changed."""
         properties = {SOURCE: self.shared.full_name.lower(), FORMAT: info.protocol.response_format}
+        scope = scope_after(snapshot, info.metadata)
+        if scope is not None:
+            properties[SCOPE] = scope
         protocol = local_protocol(info.protocol, info.metadata)
         metadata = local_metadata(info.protocol, info.metadata, self.shared, properties)
         changed: list[dict[str, Any]] = []

@@ -66,7 +66,7 @@ class VersionChanges:
     Attributes:
         rest: the server.
         table: the shared table.
-        latest: the latest metadata, if it is known, in the response format of the mirror.
+        described: the metadata of a version, if it is known, in the response format of the mirror.
         is_changed: whether metadata and protocol of the shared table are not those of a mirror's version.
         refused: the server refused such a request; no further one is sent.
     """
@@ -74,7 +74,7 @@ class VersionChanges:
     rest: RestClient
     table: Table
     is_changed: Callable[[Snapshot, TableInfo], bool]
-    latest: TableInfo | None = None
+    described: TableInfo | None = None
     refused: bool = False
 
     def since(self, snapshot: Snapshot, version: int) -> ChangedFiles | None:
@@ -98,7 +98,7 @@ class VersionChanges:
             include_historical_protocol=known_format == "delta",
         )
         try:
-            info = self.latest
+            info = self.described
             if info is None or info.version != version:
                 info = self.rest.table_metadata(self.table, request.formats, version=version)
             if info.version != version or self.is_changed(snapshot, info):

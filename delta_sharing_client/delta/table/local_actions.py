@@ -38,11 +38,13 @@ class LocalFile:
         action: the file as the server listed it.
         values: its partition values, by their names in the log.
         path: the path of its data, relative to the table's directory; not percent-encoded.
+        scope: what distinguishes it from other files with its id; see `LocalLayout`.
     """
 
     action: FileAction
     values: Mapping[str, str | None]
     path: str
+    scope: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -53,7 +55,7 @@ class LocalFile:
     def vector_uuid(self) -> uuid.UUID | None:
         """The UUID in the name of its deletion vector's file; None without such a file."""
         vector = self.action.deletion_vector
-        return None if vector is None or vector.is_inline else vector_uuid(*self.key)
+        return None if vector is None or vector.is_inline else vector_uuid(*self.scope, *self.key)
 
     @property
     def vector_path(self) -> str:
@@ -150,10 +152,12 @@ class LocalLayout:
 
     Args:
         protocol, metadata: the shared table's.
+        scope: a text that distinguishes its files from those of another table in the directory, with the same ids.
     """
 
-    def __init__(self, protocol: Protocol, metadata: Metadata) -> None:
+    def __init__(self, protocol: Protocol, metadata: Metadata, scope: str | None = None) -> None:
         self._metadata = metadata
+        self._scope = () if scope is None else (scope,)
         self._names = partition_names(protocol, metadata)
         #: By the identity of the mapping, which many files share. The mapping is kept, so that it stays unique.
         self._folders: dict[int, tuple[PartitionValues, Mapping[str, str | None], str]] = {}
@@ -161,7 +165,8 @@ class LocalLayout:
     def file(self, action: FileAction, folder: str = "") -> LocalFile:
         """Return the local file of a listed file, in a folder of the table's directory, such as ``data/``."""
         _, values, partition = self._known(action.partition_values)
-        return LocalFile(action=action, values=values, path=folder + partition + data_file(action.id))
+        path = folder + partition + data_file(*self._scope, action.id)
+        return LocalFile(action=action, values=values, path=path, scope=self._scope)
 
     def folder(self, values: PartitionValues) -> str:
         """Return the folder of a listed file with these partition values, with a slash at its end."""

@@ -48,11 +48,11 @@ def data_folder(values: Mapping[str, str | None]) -> str:
     return folders
 
 
-def data_file(file_id: str) -> str:
-    """Return the name of a data file in its folder; see `data_folder`."""
-    return f"{digest(file_id)}.parquet"
+def data_file(*ids: str) -> str:
+    """Return the name of a data file in its folder (see `data_folder`) from the ids that make it unique."""
+    return f"{digest(*ids)}.parquet"
 
 
-def vector_uuid(file_id: str, vector_id: str) -> uuid.UUID:
-    """Return the UUID in the name of a deletion vector's local file."""
-    return uuid.UUID(hex=digest("deletion vector", file_id, vector_id), version=4)
+def vector_uuid(*ids: str) -> uuid.UUID:
+    """Return the UUID in the name of a deletion vector's local file from the ids that make it unique."""
+    return uuid.UUID(hex=digest("deletion vector", *ids), version=4)

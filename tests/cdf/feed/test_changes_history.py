@@ -126,7 +126,7 @@ class TestRefused:
         table = ChangeTable(tmp_path / "t")
         table.commit(table.add("f0", rows(0)))
         table.commit(table.metadata(COLUMNS, table_id="another"))
-        with pytest.raises(TableReplacedError, match="in version 1 it was replaced by another table"):
+        with pytest.raises(TableReplacedError, match="it was replaced in version 1 by another table"):
             share(table.root).changes(0).to_arrow()
 
     def test_unsupported_features_within_the_range_raise(self, tmp_path: Path, share: Share) -> None:

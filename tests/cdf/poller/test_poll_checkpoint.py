@@ -491,7 +491,7 @@ class TestGone:
         table.commit(table.metadata(COLUMNS, table_id="another-id"))
         with (
             shared.poll_changes(behind) as poller,
-            pytest.raises(TableReplacedError, match="created again") as caught,
+            pytest.raises(TableReplacedError, match="by another table of this name") as caught,
         ):
             poller.pull()
         assert caught.value.version == 13

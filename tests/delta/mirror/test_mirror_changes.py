@@ -101,11 +101,6 @@ def test_file_that_returns_is_not_fetched_again(mirror: Mirror, source: Source, 
     assert rows_of(mirror.scan().to_arrow()) == source.rows
 
 
-def replace_table(source: Source) -> None:
-    raw = dict(source.log.snapshot().metadata.raw)
-    source.log.commit([{"metaData": raw | {"id": "another table"}}])
-
-
 def compact(source: Source) -> None:
     """Rewrite a file without any change of data; servers do not report it among the changes."""
     name = min(source.files)
@@ -122,13 +117,12 @@ def compact(source: Source) -> None:
     [
         lambda source: source.log.commit([{"txn": {"appId": "other", "version": 1}}]),
         compact,
-        replace_table,
         lambda source: source.need_vectors(),
         lambda source: source.log.commit(
             [{"metaData": dict(source.log.snapshot().metadata.raw) | {"description": "new"}}]
         ),
     ],
-    ids=["no file", "compaction", "another table", "protocol", "metadata"],
+    ids=["no file", "compaction", "protocol", "metadata"],
 )
 def test_whole_table_is_listed_if_changes_do_not_explain_a_version(
     mirror: Mirror,
@@ -147,6 +141,31 @@ def test_whole_table_is_listed_if_changes_do_not_explain_a_version(
     assert requested(server)[-1] == "query"
     assert rows_of(mirror.scan().to_arrow()) == source.rows
     check_equals_listing(mirror, server, connect, tmp_path / "other")
+
+
+def test_replaced_table_shares_no_file_with_the_one_before(
+    mirror: Mirror, source: Source, server: SharingServer
+) -> None:
+    """Its files have other names, and so have those of its later versions."""
+    source.need_vectors()
+    source.delete_row("x1", 0)
+    mirror.sync(progress=False)
+    before, rows = {file.path for file in mirror.log.snapshot().files}, source.rows
+    version = mirror.shared_version
+    raw = dict(source.log.snapshot().metadata.raw)
+    source.log.commit([{"metaData": raw | {"id": "another table"}}])
+    result = mirror.sync(progress=False)
+    assert (result.files_added, result.files_removed) == (2, 2)
+    assert result.bytes_fetched >= sum((source.root / name).stat().st_size for name in source.files)
+    assert not before & {file.path for file in mirror.log.snapshot().files}
+    source.change([("z1", [7])], ["y1"])
+    server.reset_requests()
+    mirror.sync(progress=False)
+    assert requested(server) == ["metadata", "changes"]
+    assert rows_of(mirror.scan().to_arrow()) == source.rows
+    assert rows_of(mirror.scan(version=version).to_arrow()) == rows
+    assert mirror.verify().ok
+    assert not mirror.sync(repair=True, progress=False).bytes_fetched
 
 
 def test_many_versions_are_listed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 from faults.server import FaultServer, Reply, Request
 from growing_tables import Source, rows_of
-from loading_faults import TABLE, Share
+from loading_faults import TABLE, Share, parquet
 from loading_tables import column
 
+from delta_sharing_client import DeltaLog as LocalLog
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.mirror.mirror import Mirror
@@ -229,7 +230,7 @@ def test_pinned_version_is_confirmed_once(start: Callable[..., Any], source: Sou
     assert sum(result.corrected for result in results) == 1
     server.reset_requests()
     mirror.sync(version, progress=False)
-    assert list(server.requests) == []
+    assert [request.path.rpartition("/")[2] for request in server.requests] == ["metadata"]
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "2"])
@@ -338,30 +339,66 @@ def test_random_histories(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path, steps=15)
 
 
-@pytest.mark.parametrize("reports_version", [True, False])
-def test_table_created_again_at_the_same_version(
-    faults: FaultServer, connect: Connect, tmp_path: Path, reports_version: bool
-) -> None:
-    """The answer with the metadata may lack the version."""
-    share = Share(faults, [column("a", "long")], {"first": pa.table({"a": [1]}), "second": pa.table({"a": [2]})})
-    faults.on("HEAD", TABLE, Reply(headers={"Delta-Table-Version": "7"}))
-    now: dict[str, Any] = {"id": b'"x"', "files": ["first"]}
+class Replaceable:
+    """A table of one file at version 7, which `replace` replaces by another one with as many versions."""
 
-    def reply(names: list[str]) -> Reply:
-        found = share.listing(names)
-        return found.but(body=found.body.replace(b'"id": "x"', b'"id": ' + now["id"]))
+    def __init__(self, faults: FaultServer, *, reports_version: bool = True, table_id: str = "x") -> None:
+        self.share = Share(faults, [column("a", "long")], {"f": pa.table({"a": [1]})})
+        self.id = table_id
+        self.reports_version = reports_version
+        faults.on("HEAD", TABLE, Reply(headers={"Delta-Table-Version": "7"}))
+        faults.on("GET", f"{TABLE}/metadata", self.metadata)
+        faults.on("POST", f"{TABLE}/query", lambda request: self.reply(self.share.data))
 
-    def metadata(request: Request) -> Reply:
-        found = reply([])
-        dropped = () if reports_version else ("Delta-Table-Version",)
+    def replace(self, name: str) -> None:
+        """Let the table have another id and one file of another row, with this id."""
+        self.id = "another"
+        self.share.data = {name: parquet(pa.table({"a": [2]}))}
+        self.share.etags[name] = '"v2"'
+
+    def reply(self, names: Iterable[str]) -> Reply:
+        found = self.share.listing(names)
+        return found.but(body=found.body.replace(b'"id": "x"', b'"id": "%s"' % self.id.encode()))
+
+    def metadata(self, request: Request) -> Reply:
+        found = self.reply(())
+        dropped = () if self.reports_version else ("Delta-Table-Version",)
         return found.but(headers={key: value for key, value in found.headers.items() if key not in dropped})
 
-    faults.on("GET", f"{TABLE}/metadata", metadata)
-    faults.on("POST", f"{TABLE}/query", lambda request: reply(now["files"]))
+
+@pytest.mark.parametrize("name", ["f", "second"])
+@pytest.mark.parametrize("at_version", [None, 7])
+@pytest.mark.parametrize("reports_version", [True, False])
+def test_table_created_again_at_the_same_version(
+    faults: FaultServer,
+    connect: Connect,
+    tmp_path: Path,
+    reports_version: bool,
+    at_version: int | None,
+    name: str,
+) -> None:
+    """The metadata may lack the version, and a file of the new table may have the id of an old one."""
+    table = Replaceable(faults, reports_version=reports_version)
+    mirror = connect(faults).table("s.s.t").mirror(tmp_path / "mirror")
+    mirror.sync(at_version, progress=False)
+    assert not mirror.sync(at_version, progress=False).changed
+    table.replace(name)
+    assert mirror.sync(at_version, progress=False).changed
+    assert mirror.scan().to_arrow().column("a").to_pylist() == [2]
+    assert mirror.log.snapshot().metadata.id == "another"
+    assert mirror.verify().ok
+    assert LocalLog.for_table(mirror.directory).snapshot_at(0).to_arrow().column("a").to_pylist() == [1]
+    assert not mirror.sync(at_version, progress=False).changed
+
+
+def test_table_without_an_id_is_not_listed_at_each_sync(
+    faults: FaultServer, connect: Connect, tmp_path: Path
+) -> None:
+    table = Replaceable(faults, table_id="")
     mirror = connect(faults).table("s.s.t").mirror(tmp_path / "mirror")
     mirror.sync(progress=False)
     assert not mirror.sync(progress=False).changed
-    now |= {"id": b'"another"', "files": ["second"]}
+    assert len(faults.seen(f"{TABLE}/query")) == 1
+    table.replace("f")
     assert mirror.sync(progress=False).changed
     assert mirror.scan().to_arrow().column("a").to_pylist() == [2]
-    assert mirror.log.snapshot().metadata.id == "another"
