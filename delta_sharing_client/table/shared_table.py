@@ -278,6 +278,9 @@ class SharedTable(SharedRows):
     ) -> ChangePoller:
         """Return a poller, which yields the table's changes in batches, at least once; sends no request.
 
+        The changes are those that the server sends. If it left out removed files, against the protocol, the rows
+        would be missing, and nothing in its answers would show that; a `mirror` checks its files.
+
         Args:
             checkpoint: a local file that stores the position, so that a later poller continues from there; one
                 poller at a time may use it. By default the position is not stored.
