@@ -218,7 +218,8 @@ def keyring(run: Run) -> None:
     import keyring as library
     from keyring.backend import KeyringBackend
 
-    from delta_sharing_client.auth.token_cache import TokenCache, UserToken
+    from delta_sharing_client.auth.renewal import AccessToken
+    from delta_sharing_client.auth.token_cache import TokenCache
     from delta_sharing_client.model.credentials import UserSignIn
     from delta_sharing_client.secrets import Secret
 
@@ -248,7 +249,7 @@ def keyring(run: Run) -> None:
     cache = TokenCache(credential, run.folder / "tokens")
     with cache.lock(10):
         cache.try_keyring(True)
-        cache.write(UserToken(Secret("token")), keyring=True)
+        cache.write(AccessToken(Secret("token")), keyring=True)
         found = cache.read()
     check(found is not None and found.token == Secret("token") and Memory.kept, "a token in the keyring")
 

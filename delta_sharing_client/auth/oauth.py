@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Generic, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote_plus
 
 from msgspec import Struct
 
-from delta_sharing_client.auth.private_key import path_in_profile, read_private_key, sign_assertion
-from delta_sharing_client.auth.renewal import AccessToken
+from delta_sharing_client.auth.profile import path_in_profile, read_private_key
+from delta_sharing_client.auth.renewal import AccessToken, basic
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt, WorkloadIdentity
@@ -52,6 +53,11 @@ class OAuthClient(Protocol):
 
 C = TypeVar("C", bound=OAuthClient)
 T = TypeVar("T")
+#: The fields of a request; those that are None are left out.
+Form: TypeAlias = Mapping[str, str | Secret | None]
+
+#: Validity of an assertion, in seconds.
+LIFETIME: Final = 120
 
 #: Deadline for a first token, or one that has expired.
 _RETRY_DEADLINE: Final = timedelta(seconds=60)
@@ -146,6 +152,10 @@ class OAuthTokens(ABC, Generic[C]):
     def _request_token(self, timeout: float) -> Response:
         """Send the token request; return the answer, unread."""
 
+    def _post(self, form: Form, timeout: float, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+        """Send a form; return the answer, unread."""
+        return self._transport.post(plain(form), headers, timeout)
+
     def _answer(self, attempt: Attempt) -> TokenAnswer:
         """Return the answer to a request, if it is no refusal."""
         asked_at = self._now()
@@ -204,23 +214,22 @@ class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
 
     def _request_token(self, timeout: float) -> Response:
         credential = self._credential
-        fields = {"scope": credential.scope, "audience": credential.audience}
-        form = {"grant_type": "client_credentials"} | {
-            name: text for name, text in fields.items() if text is not None
+        name, secret = credential.client_id, credential.client_secret.reveal()
+        usual, other = basic(name, secret), basic(quote_plus(name), quote_plus(secret))
+        if self._encoded:
+            usual, other = other, usual
+        form = {
+            "grant_type": "client_credentials",
+            "scope": credential.scope,
+            "audience": credential.audience,
         }
-        response = self._transport.post(form, self._authorization(encoded=self._encoded), timeout)
-        other = self._authorization(encoded=not self._encoded)
-        if response.status in (400, 401) and other != self._authorization(encoded=self._encoded):
+        response = self._post(form, timeout, usual)
+        if response.status in (400, 401) and other != usual:
             # RFC 6749 requires id and secret to be form-encoded in the header; most servers expect them unencoded.
             response.close()
             self._encoded = not self._encoded
-            response = self._transport.post(form, other, timeout)
+            response = self._post(form, timeout, other)
         return response
-
-    def _authorization(self, *, encoded: bool) -> Mapping[str, str]:
-        name, secret = self._credential.client_id, self._credential.client_secret.reveal()
-        pair = f"{quote_plus(name)}:{quote_plus(secret)}" if encoded else f"{name}:{secret}"
-        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
@@ -234,9 +243,38 @@ class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
     def _request_token(self, timeout: float) -> Response:
         if self._key is None:
             self._key = read_private_key(self._profile)
-        assertion = sign_assertion(self._profile, self._key, int(self._now()))
-        form = {"grant_type": _JWT_BEARER, "assertion": assertion.reveal()}
-        return self._transport.post(form, {}, timeout)
+        return self._post({"grant_type": _JWT_BEARER, "assertion": self._signed(self._key)}, timeout)
+
+    def _signed(self, key: Secret) -> Secret:
+        """Return an assertion that is valid for `LIFETIME` seconds."""
+        credential = self._credential
+        try:
+            import cryptography  # noqa: F401
+            import jwt
+        except ImportError:
+            purpose = f"a profile of type {credential.TYPE}"
+            raise MissingDependencyError(package="PyJWT[crypto]", extra="oauth", purpose=purpose) from None
+        issued = int(self._now())
+        claims = {
+            "aud": credential.issuer,
+            "iss": credential.client_id,
+            "iat": issued,
+            "exp": issued + LIFETIME,
+            "jti": str(uuid.uuid4()),
+            "resource": credential.audience,
+        }
+        if credential.scope is not None:
+            claims["scope"] = credential.scope
+        headers = {"kid": credential.key_id}
+        try:
+            return Secret(jwt.encode(claims, key.reveal(), algorithm=credential.algorithm, headers=headers))
+        except Exception as error:  # noqa: BLE001  # errors of PyJWT, cryptography or OpenSSL; their text may contain the key
+            raise ProfileError(
+                f"its private key cannot sign with {credential.algorithm} ({type(error).__name__}): it takes an "
+                "unencrypted PEM key for that algorithm",
+                field="privateKey",
+                source=self._profile.source,
+            ) from None
 
 
 class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
@@ -244,17 +282,15 @@ class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
 
     def _request_token(self, timeout: float) -> Response:
         credential = self._credential
-        assertion = self._read_token()
-        fields = {
+        form: Form = {
             "grant_type": "client_credentials",
             "client_id": credential.client_id,
             "client_assertion_type": _CLIENT_ASSERTION,
-            "client_assertion": assertion.reveal(),
+            "client_assertion": self._read_token(),
             "scope": credential.scope,
             "audience": credential.audience,
         }
-        form = {name: text for name, text in fields.items() if text is not None}
-        return self._transport.post(form, {}, timeout)
+        return self._post(form, timeout)
 
     def _read_token(self) -> Secret:
         path = path_in_profile(self._profile, self._credential.token_file, "tokenFile")
@@ -274,6 +310,15 @@ class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
                 source=self._profile.source,
             )
         return Secret(token)
+
+
+def plain(form: Form) -> dict[str, str]:
+    """Return the fields of a form that have a value, for sending."""
+    return {
+        name: value.reveal() if isinstance(value, Secret) else value
+        for name, value in form.items()
+        if value is not None
+    }
 
 
 def _json(body: bytes) -> dict[str, Any] | None:

@@ -1,4 +1,7 @@
-"""Profile sources: files, URLs, dictionaries, JSON text, file objects and the environment."""
+"""Profile sources: files, URLs, dictionaries, JSON text, file objects and the environment.
+
+A profile may name further files, such as that of its private key.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, runtime_checkable
 
-from delta_sharing_client.auth.private_key import private_key_path
-from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.messages import warn
-from delta_sharing_client.model.credentials import Credential, ExternalCredential
+from delta_sharing_client.model.credentials import Credential, ExternalCredential, PrivateKeyJwt
 from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.model.timestamps import format_time
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.secrets import MASK, Secret, SecretUrl, redact_text, redact_url
 from delta_sharing_client.transport.url_rules import is_loopback
@@ -32,6 +34,7 @@ TOKEN_VARIABLE: Final = "DELTA_SHARING_BEARER_TOKEN"  # noqa: S105  # the name o
 ProfileSource: TypeAlias = "Profile | str | os.PathLike[str] | Mapping[str, Any] | IO[str] | IO[bytes] | None"
 
 _MAX_SIZE: Final = 1024 * 1024
+_MAX_KEY: Final = 64 * 1024
 #: Extras of fsspec, by the scheme of a URL.
 _FSSPEC_EXTRAS: Final = {
     **dict.fromkeys(("http", "https"), "http"),
@@ -252,3 +255,66 @@ def _raise_unreadable(url: str, error: Exception) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         reason = "there is no such file" if status in (None, 404, 410) else f"the server answered {status}"
     raise ProfileError(reason, source=redact_url(url)) from None
+
+
+def private_key_path(profile: Profile) -> Path | None:
+    """Return the path of a profile's private key file; None if the profile names no file.
+
+    A relative path starts at the profile's directory if the file exists there, else at the working directory.
+
+    Raises:
+        ProfileError: it is no path of this machine.
+    """
+    credential = profile.credential
+    if not isinstance(credential, PrivateKeyJwt) or credential.private_key_file is None:
+        return None
+    return path_in_profile(profile, credential.private_key_file, "privateKeyFile")
+
+
+def path_in_profile(profile: Profile, text: str, field: str) -> Path:
+    """Return a path that a field of a profile contains, found as by `private_key_path`.
+
+    Raises:
+        ProfileError: it is no path of this machine.
+    """
+    try:
+        path = local_path(text, repr(field))
+    except ValueError as error:
+        raise ProfileError(str(error), field=field, source=profile.source) from None
+    if not path.is_absolute() and profile.source is not None:
+        with contextlib.suppress(OSError, ValueError):  # a profile at a URL
+            beside = local_path(profile.source, "source").parent / path
+            if beside.is_file():
+                return beside
+    return path
+
+
+def read_private_key(profile: Profile) -> Secret:
+    """Return the private key of a profile of type `oauth_jwt_bearer_private_key_jwt`, in PEM.
+
+    Raises:
+        ProfileError: the profile has no key, or its file cannot be read.
+    """
+    credential = profile.credential
+    if isinstance(credential, PrivateKeyJwt) and credential.private_key is not None:
+        return credential.private_key
+    path = private_key_path(profile)
+    if path is None:
+        raise ProfileError(f"it is of type {profile.type} and has no private key", source=profile.source)
+    name = "privateKeyFile"
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_KEY + 1)
+        text = content.decode("ascii")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ProfileError(
+            f"its private key {path} cannot be read: {reason}; correct {name!r}", field=name, source=profile.source
+        ) from None
+    except ValueError:  # a null in the path, or no text
+        text = ""
+    if len(text) > _MAX_KEY or "PRIVATE KEY-----" not in text:
+        raise ProfileError(
+            f"{path} is not a private key in PEM format; correct {name!r}", field=name, source=profile.source
+        )
+    return Secret(text)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider, CredentialProviderTokens
-from delta_sharing_client.auth.renewal import RenewingAuth
+from delta_sharing_client.auth.renewal import RenewingAuth, basic, bearer
 from delta_sharing_client.errors import ProfileError
 from delta_sharing_client.model.credentials import (
     Basic,
@@ -20,6 +19,7 @@ from delta_sharing_client.model.credentials import (
     WorkloadIdentity,
 )
 from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.model.timestamps import format_time
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.rest_transport import Authorizer
@@ -39,9 +39,8 @@ class FixedAuth:
         """Return the `Authorization` header ("REST APIs"), `refused` or not, as there is one credential."""
         credential = self._profile.credential
         if isinstance(credential, Basic):
-            pair = f"{credential.username}:{credential.password.reveal()}"
-            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-        return {"Authorization": f"Bearer {self._profile.bearer_token.reveal()}"}
+            return basic(credential.username, credential.password.reveal())
+        return bearer(self._profile.bearer_token)
 
     def hint(self) -> str:
         """Return the remedy if the server refuses the credential."""
@@ -106,8 +105,3 @@ def with_bearer_token(profile: Profile, authorizer: Authorizer) -> Profile:
     token = authorizer.current_token()
     expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)
     return replace(profile, type=BearerToken.TYPE, credential=BearerToken(token.token, expires))
-
-
-def format_time(moment: datetime | None) -> str:
-    """Format a time in UTC, to the second, as in profiles."""
-    return "never" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -18,14 +19,21 @@ LONGEST_LIFETIME: Final = 100 * 365.25 * 86_400
 
 
 class AccessToken(Struct, frozen=True):
-    """A token for the sharing server, with its expiration and the time of its renewal.
+    """A token for the sharing server.
 
-    Times are in seconds since the epoch; None if unknown, or if it is not renewed early.
+    Attributes:
+        token: the token.
+        expires: when it expires, in seconds since the epoch; None if unknown.
+        renew_at: when it is renewed, likewise; None if it is not renewed early.
+        refresh: the refresh token of a person, if the provider gave one.
+        account: the account of a person, if the provider gave it.
     """
 
     token: Secret
     expires: float | None = None
     renew_at: float | None = None
+    refresh: Secret | None = None
+    account: str | None = None
 
     @classmethod
     def from_lifetime(cls, token: Secret, asked_at: float, lifetime: float | None) -> AccessToken:
@@ -61,7 +69,9 @@ class RenewingAuth:
 
     def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
         """Return the `Authorization` header; another one than that of `refused`."""
-        return _headers(self._token.get(None if refused is None else lambda token: _headers(token) == refused))
+        if refused is None:
+            return bearer(self._token.get().token)
+        return bearer(self._token.get(lambda renewed: bearer(renewed.token) == refused).token)
 
     def hint(self) -> str:
         """Return the remedy if the server refuses a new token."""
@@ -76,5 +86,11 @@ class RenewingAuth:
         return f"RenewingAuth({self._source!r})"
 
 
-def _headers(token: AccessToken) -> Mapping[str, str]:
-    return {"Authorization": f"Bearer {token.token.reveal()}"}
+def bearer(token: Secret) -> Mapping[str, str]:
+    """Return the `Authorization` header of a bearer token."""
+    return {"Authorization": f"Bearer {token.reveal()}"}
+
+
+def basic(name: str, password: str) -> Mapping[str, str]:
+    """Return the `Authorization` header of a name and a password (RFC 7617)."""
+    return {"Authorization": f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"}

@@ -9,7 +9,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
 
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.delta.log.durable_files import remove_abandoned, replace_file
@@ -17,17 +21,37 @@ from delta_sharing_client.errors import MissingDependencyError, TokenError
 from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.model.credentials import HEADER_SAFE, UserSignIn
 from delta_sharing_client.model.numbers import LAST_TIME
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.secrets import Secret
 
 _SERVICE: Final = "delta-sharing-client"
 _MAX_SIZE: Final = 1024 * 1024
 
 
-class UserToken(AccessToken, frozen=True):
-    """An access token of a person, with the refresh token and the account, if the provider gave them."""
+_Text: TypeAlias = Annotated[str, Meta(pattern=rf"\A(?:{HEADER_SAFE.pattern})\Z")]
+#: A time that a datetime can have, in seconds since the epoch.
+_Time: TypeAlias = Annotated[float, Meta(ge=0, le=LAST_TIME / 1000)]
 
-    refresh: Secret | None = None
+
+class _Entry(RedactedStruct, frozen=True, omit_defaults=True):
+    """The JSON of an entry; its tokens are in the file, or in the keyring in the same form."""
+
+    redacted_fields: ClassVar = frozenset({"access_token", "refresh_token"})
+
+    access_token: _Text | None = None
+    refresh_token: _Text | None = None
     account: str | None = None
+    expires: _Time | None = None
+    renew_at: _Time | None = None
+    keyring: bool = False
+
+    @classmethod
+    def decode(cls, text: bytes) -> _Entry:
+        """Return the entry of a JSON text; an empty one if it is damaged."""
+        try:
+            return msgspec.json.decode(text, type=_Entry)
+        except (ValueError, RecursionError):
+            return cls()
 
 
 class TokenCache:
@@ -64,25 +88,20 @@ class TokenCache:
         except OSError as error:
             raise TokenError(f"the token cache {self._folder} cannot be used: {error.strerror or error}") from None
 
-    def read(self) -> UserToken | None:
+    def read(self) -> AccessToken | None:
         """Return the token; None if there is none, or if the entry is damaged."""
         if not self._file.exists():
             return None
         _make_private(self._file, 0o600)
-        with self._file.open("rb") as file:
-            fields = _object(file.read(_MAX_SIZE))
-        if fields.get("keyring"):
-            fields |= _object((_keyring("get_password", self._key) or "").encode())
-        access, refresh, account = (fields.get(name) for name in ("access_token", "refresh_token", "account"))
-        times = [fields.get(name) for name in ("expires", "renew_at")]
-        texts = [text for text in (access, refresh) if text is not None]
-        if not access or not all(isinstance(text, str) and HEADER_SAFE.fullmatch(text) for text in texts):
+        entry = tokens = self._entry()
+        if entry.keyring:
+            tokens = _Entry.decode((_keyring("get_password", self._key) or "").encode())
+        if tokens.access_token is None:
             return None
-        if not all(time is None or _is_time(time) for time in times) or not isinstance(account, str | None):
-            return None
-        return UserToken(Secret(access), times[0], times[1], Secret(refresh) if refresh else None, account)
+        refresh = None if tokens.refresh_token is None else Secret(tokens.refresh_token)
+        return AccessToken(Secret(tokens.access_token), entry.expires, entry.renew_at, refresh, entry.account)
 
-    def write(self, token: UserToken, *, keyring: bool | None = None) -> None:
+    def write(self, token: AccessToken, *, keyring: bool | None = None) -> None:
         """Replace the token atomically.
 
         Args:
@@ -92,18 +111,16 @@ class TokenCache:
         Raises:
             MissingDependencyError: the extra `keyring` is not installed.
         """
-        was_in_keyring = self._in_keyring()
+        was_in_keyring = self._entry().keyring
         if keyring is None:
             keyring = was_in_keyring
-        tokens = {"access_token": token.token.reveal()}
-        if token.refresh is not None:
-            tokens["refresh_token"] = token.refresh.reveal()
-        facts = {"account": token.account, "expires": token.expires, "renew_at": token.renew_at}
+        tokens = _Entry(token.token.reveal(), token.refresh.reveal() if token.refresh is not None else None)
         if keyring:
-            _keyring("set_password", self._key, json.dumps(tokens))
-        content = {**facts, "keyring": True} if keyring else {**facts, **tokens}
+            _keyring("set_password", self._key, msgspec.json.encode(tokens).decode())
+            tokens = _Entry(keyring=True)
+        entry = replace(tokens, account=token.account, expires=token.expires, renew_at=token.renew_at)
         remove_abandoned(self._folder)
-        replace_file(self._file, json.dumps(content).encode(), private=True)
+        replace_file(self._file, msgspec.json.encode(entry), private=True)
         if was_in_keyring and not keyring:
             _keyring("delete_password", self._key)
 
@@ -114,7 +131,7 @@ class TokenCache:
             MissingDependencyError: the extra `keyring` is not installed.
             TokenError: the keyring cannot be used.
         """
-        if not (self._in_keyring() if keyring is None else keyring):
+        if not (self._entry().keyring if keyring is None else keyring):
             return
         name = f"{self._key}-test"
         _keyring("set_password", name, "test")
@@ -125,18 +142,18 @@ class TokenCache:
     def delete(self) -> bool:
         """Delete the token; return whether there was an entry."""
         existed = self._file.exists()
-        if self._in_keyring():
+        if self._entry().keyring:
             _keyring("delete_password", self._key)
         self._file.unlink(missing_ok=True)
         for unfinished in self._folder.glob(f".{self._file.name}.*"):  # of a process that was killed
             unfinished.unlink(missing_ok=True)
         return existed
 
-    def _in_keyring(self) -> bool:
+    def _entry(self) -> _Entry:
         if not self._file.exists():
-            return False
+            return _Entry()
         with self._file.open("rb") as file:
-            return bool(_object(file.read(_MAX_SIZE)).get("keyring"))
+            return _Entry.decode(file.read(_MAX_SIZE))
 
 
 def _make_private(path: Path, mode: int) -> None:
@@ -176,16 +193,3 @@ def _keyring(function: str, *arguments: str) -> Any:
         raise TokenError(
             f"the keyring of the system failed ({type(error).__name__}); sign in without it"
         ) from None
-
-
-def _is_time(value: object) -> bool:
-    """Whether a value is a time in seconds since the epoch that a datetime can have."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LAST_TIME / 1000
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -11,7 +11,8 @@ from typing import Final
 
 from delta_sharing_client.auth.openid import OpenIdProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
-from delta_sharing_client.auth.token_cache import TokenCache, UserToken
+from delta_sharing_client.auth.renewal import AccessToken
+from delta_sharing_client.auth.token_cache import TokenCache
 from delta_sharing_client.errors import DeltaSharingError, ProfileError, SignInRequiredError, TokenError
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.credentials import UserSignIn
@@ -84,9 +85,9 @@ class UserTokens:
         self._interactive = interactive or _has_terminal
         self._last: Secret | None = None
         #: A new token that could not be written, after the one in the cache.
-        self._unwritten: tuple[UserToken, UserToken] | None = None
+        self._unwritten: tuple[AccessToken, AccessToken] | None = None
 
-    def fetch(self, *, retry: bool) -> UserToken:
+    def fetch(self, *, retry: bool) -> AccessToken:
         """Return another token than the last one: that of the cache, or a new one.
 
         Raises:
@@ -110,7 +111,9 @@ class UserTokens:
     def __repr__(self) -> str:
         return f"UserTokens({self._credential.issuer}, client {self._credential.client_id!r})"
 
-    def sign_in(self, *, device_code: bool, open_browser: bool, keyring: bool | None, timeout: float) -> UserToken:
+    def sign_in(
+        self, *, device_code: bool, open_browser: bool, keyring: bool | None, timeout: float
+    ) -> AccessToken:
         """Wait for a person to sign in, and cache the token."""
         with self._cache.lock(_LOCK_TIMEOUT):
             self._cache.try_keyring(keyring)
@@ -130,19 +133,19 @@ class UserTokens:
                 logger.warning("the refresh token is deleted here, and could not be revoked: %s", error)
         return existed
 
-    def cached(self) -> UserToken | None:
+    def cached(self) -> AccessToken | None:
         """Return the token of the cache, even if it has expired."""
         with self._cache.lock(_LOCK_TIMEOUT):
             return self._cache.read()
 
-    def _present(self) -> UserToken | None:
+    def _present(self) -> AccessToken | None:
         """Return the token of the cache, once the one that could not be written is in it."""
         cached = self._cache.read()
         if self._unwritten is not None and self._unwritten[0] == cached:
             return self._written(*self._unwritten)
         return cached
 
-    def _next(self, cached: UserToken | None, retry: bool) -> UserToken:
+    def _next(self, cached: AccessToken | None, retry: bool) -> AccessToken:
         unused = cached is not None and cached.token != self._last and self._valid(cached)
         if cached is not None and unused and (cached.renew_at is None or self._now() < cached.renew_at):
             return cached
@@ -151,7 +154,7 @@ class UserTokens:
             reason = "the sign-in has expired, and the provider gave no refresh token (scope offline_access)"
         elif cached is not None:
             try:
-                return self._renewed(cached, retry)
+                return self._written(cached, self._provider.refresh(cached, retry=retry))
             except TokenError as error:
                 if unused:
                     logger.warning("the access token could not be renewed and is used until it expires: %s", error)
@@ -166,16 +169,13 @@ class UserTokens:
         self._cache.write(token)
         return token
 
-    def _renewed(self, cached: UserToken, retry: bool) -> UserToken:
-        return self._written(cached, self._provider.refresh(cached, retry=retry))
-
-    def _written(self, cached: UserToken, token: UserToken) -> UserToken:
+    def _written(self, cached: AccessToken, token: AccessToken) -> AccessToken:
         self._unwritten = cached, token  # the provider may accept the refresh token of `cached` once
         self._cache.write(token)
         self._unwritten = None
         return token
 
-    def _valid(self, token: UserToken) -> bool:
+    def _valid(self, token: AccessToken) -> bool:
         return token.expires is None or self._now() < token.expires - _CLOCK_SKEW
 
     def _command(self) -> str:
@@ -252,7 +252,7 @@ def _tokens_of(source: ProfileSource, options: TransportOptions | None) -> UserT
     return UserTokens(profile, profile.credential, options or TransportOptions())
 
 
-def _summary(token: UserToken) -> SignIn:
+def _summary(token: AccessToken) -> SignIn:
     expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)
     return SignIn(account=token.account, expires=expires, renewable=token.refresh is not None)
 

@@ -42,3 +42,8 @@ def parse_iso8601(text: str, default: tzinfo | None = UTC) -> datetime:
         return moment if zone is None else moment.astimezone(UTC)
     except OverflowError:  # the last hours of the year 9999, which stand for "never"
         return datetime.max.replace(tzinfo=UTC)
+
+
+def format_time(moment: datetime | None) -> str:
+    """Format a time in UTC, to the second, as in profiles."""
+    return "never" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

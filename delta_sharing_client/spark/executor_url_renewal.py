@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from delta_sharing_client.auth.private_key import read_private_key
+from delta_sharing_client.auth.profile import read_private_key
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.credentials import PrivateKeyJwt
 from delta_sharing_client.model.names import Table

@@ -22,8 +22,7 @@ from openid_server import ACCESS, CODE, DEVICE, REFRESH, OpenIdServer, visit
 from waiting import HANG, SleepClock, join, wait_until
 
 import delta_sharing_client as ds
-from delta_sharing_client.auth.loopback import RedirectReceiver
-from delta_sharing_client.auth.openid import OpenIdProvider
+from delta_sharing_client.auth.openid import OpenIdProvider, RedirectReceiver
 from delta_sharing_client.auth.provider import with_bearer_token
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.auth.token_cache import TokenCache

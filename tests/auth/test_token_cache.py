@@ -17,7 +17,8 @@ from keyring.errors import KeyringError, PasswordDeleteError
 from openid_server import ACCESS, REFRESH, OpenIdServer, error
 from waiting import HANG, wait_until
 
-from delta_sharing_client.auth.token_cache import TokenCache, UserToken
+from delta_sharing_client.auth.renewal import AccessToken
+from delta_sharing_client.auth.token_cache import TokenCache
 from delta_sharing_client.errors import TokenError
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.secrets import Secret
@@ -28,6 +29,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 #: Fetches a token in a process of its own: prints `ready`, waits for a line, prints the token or the error.
 PROGRAM = """
 import os, pathlib, signal, sys
+from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.auth.token_cache import TokenCache
 from delta_sharing_client.auth.user_tokens import UserTokens
 from delta_sharing_client.errors import TokenError
@@ -70,7 +72,7 @@ def cache(openid, folder):
 def entry(cache, folder):
     """The file of an expired token with a refresh token."""
     with cache.lock(HANG):
-        cache.write(UserToken(Secret(f"{ACCESS}-0"), 1.0, 1.0, Secret(f"{REFRESH}-0"), "ada"))
+        cache.write(AccessToken(Secret(f"{ACCESS}-0"), 1.0, 1.0, Secret(f"{REFRESH}-0"), "ada"))
     (file,) = folder.glob("*.json")
     return file
 
@@ -96,7 +98,7 @@ class TestPermissions:
         old = os.umask(0)
         try:
             with cache.lock(HANG):
-                cache.write(UserToken(Secret("a")))
+                cache.write(AccessToken(Secret("a")))
         finally:
             os.umask(old)
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -221,7 +223,7 @@ class TestKeyring:
         return ring
 
     def test_secrets_are_in_the_keyring_and_stay_there(self, cache, entry, ring):
-        token = UserToken(Secret("canary-a"), 1.0, 1.0, Secret("canary-r"), "ada")
+        token = AccessToken(Secret("canary-a"), 1.0, 1.0, Secret("canary-r"), "ada")
         with cache.lock(HANG):
             cache.write(token, keyring=True)
             assert cache.read() == token
@@ -239,10 +241,10 @@ class TestKeyring:
             before = cache.read()
             cache.write(before, keyring=True)
             soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (30, hard))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
             try:
                 with pytest.raises(OSError, match="too large"):
-                    cache.write(UserToken(Secret("other")), keyring=False)
+                    cache.write(AccessToken(Secret("other")), keyring=False)
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             assert cache.read() == before

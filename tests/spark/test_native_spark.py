@@ -302,7 +302,7 @@ def test_golden_tables_have_the_rows_of_the_arrow_loader(
 
 @needs_native
 def test_expired_urls_are_renewed(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("credential_provider", "oauth", "private_key", "renewal"):  # before the clock is patched
+    for name in ("credential_provider", "oauth", "renewal"):  # before the clock is patched
         importlib.import_module(f"delta_sharing_client.auth.{name}")
     clock = WallClock()
     monkeypatch.setattr(time, "time", clock)

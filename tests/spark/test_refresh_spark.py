@@ -71,7 +71,6 @@ def clock() -> Iterator[None]:
     for name in (
         "auth.credential_provider",
         "auth.oauth",
-        "auth.private_key",
         "auth.renewal",
         "storage.directory",
     ):
