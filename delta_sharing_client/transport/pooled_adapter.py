@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,6 +17,43 @@ from delta_sharing_client.fork_safe import ForkSafeLock
 _HOSTS: Final = 64
 
 
+class _IdleConnections:
+    """The queue of a pool: its idle connections, or None for one that is not open; the last one is used first.
+
+    It has no lock. An interrupt, or a fork, within the methods of `queue.LifoQueue` may leave its lock held: each
+    later request to the host would wait for ever.
+    """
+
+    def __init__(self, maxsize: int) -> None:
+        self._most = maxsize
+        self._idle: list[Any] = []
+
+    def put(self, connection: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Add a connection; raise `queue.Full` if there are enough."""
+        if len(self._idle) >= self._most:
+            raise queue.Full
+        self._idle.append(connection)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Remove a connection; raise `queue.Empty` if there is none."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            raise queue.Empty from None
+
+    def qsize(self) -> int:
+        """Return the number of connections, those that are not open included."""
+        return len(self._idle)
+
+
+class _HttpPool(HTTPConnectionPool):
+    QueueCls = _IdleConnections  # type: ignore[assignment]  # urllib3 calls these methods alone
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    QueueCls = _IdleConnections  # type: ignore[assignment]
+
+
 class PooledAdapter(HTTPAdapter):
     """An adapter whose pools make connections of given classes, by scheme, with a TLS context or None."""
 
@@ -27,8 +65,8 @@ class PooledAdapter(HTTPAdapter):
     ) -> None:
         self.context = context
         self._pools = {
-            "http": partial(_pool, HTTPConnectionPool, connections["http"]),
-            "https": partial(_pool, HTTPSConnectionPool, connections["https"]),
+            "http": partial(_pool, _HttpPool, connections["http"]),
+            "https": partial(_pool, _HttpsPool, connections["https"]),
         }
         self._direct_pools: dict[str, HTTPConnectionPool] = {}
         self._proxy_lock = ForkSafeLock()
