@@ -1,34 +1,36 @@
-"""Base class of the transports: connection pools, one exchange with typed errors, and redirects."""
+"""Base class of the transports: connection pools, proxies, one exchange with typed errors, and redirects."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import urljoin
 
 import urllib3
+from requests.utils import get_environ_proxies, select_proxy
 
 from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.tracebacks import clear_frames
 from delta_sharing_client.transport import log_redaction
+from delta_sharing_client.transport.cancellation import SocketRegistry
 from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
-from delta_sharing_client.transport.proxies import proxy_for
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.tls import TlsContext
-from delta_sharing_client.transport.url_rules import url_origin
+from delta_sharing_client.transport.url_rules import is_loopback, url_origin
 
 _MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_PROXY_SCHEMES: Final = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
 
 
 class BaseTransport(ForkAware):
-    """Connection pools with the connections of given factories, by scheme; a forked process makes its own.
+    """Connection pools by scheme; a forked process makes its own.
 
     The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
     netrc files, keep cookies, and read a redirect's whole body.
@@ -37,15 +39,10 @@ class BaseTransport(ForkAware):
     #: Advice for the error message of a failed connection.
     _remedy: ClassVar[str] = ""
 
-    def __init__(
-        self,
-        options: TransportOptions,
-        connections: Mapping[str, Callable[..., Any]],
-        tls: TlsContext | None = None,
-    ) -> None:
+    def __init__(self, options: TransportOptions, tls: TlsContext | None = None) -> None:
         log_redaction.install()
         self.options = options
-        self._connections = connections
+        self._sockets = SocketRegistry()
         self._lock = ForkSafeLock()
         self._adapters: dict[str, PooledAdapter] = {}
         self._tls = tls or TlsContext(options)
@@ -121,7 +118,7 @@ class BaseTransport(ForkAware):
             adapter = self._adapters.get(scheme)
             context = self._tls.current() if scheme == "https" else None
             if adapter is None or adapter.context is not context:
-                adapter = PooledAdapter(self.options.max_connections, context, self._connections)
+                adapter = PooledAdapter(self.options, context, self._sockets)
                 self._adapters[scheme] = adapter
             return adapter
 
@@ -140,3 +137,33 @@ def _redirect_target(response: Response) -> SecretUrl:
     except ValueError:
         pass
     raise NonRetryableTransportError("the server redirects to a malformed URL", url=response.url)
+
+
+def proxy_for(origin: str, options: TransportOptions) -> str | None:
+    """Return the URL of the proxy for a host's URL; None for a direct connection.
+
+    Proxies of the options have precedence over those of the environment. Requests to loopback never use a proxy:
+    their content must stay on this machine.
+
+    Raises:
+        NonRetryableTransportError: the proxy's URL is malformed.
+    """
+    if is_loopback(origin):
+        return None
+    proxy: str | None = select_proxy(origin, {**get_environ_proxies(origin), **options.proxies})
+    if proxy and not _is_usable(proxy):
+        # The libraries' errors would name the URL of the host.
+        raise NonRetryableTransportError(
+            "the proxy's URL is malformed; see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and "
+            "TransportOptions(proxies=...)",
+            url=origin,
+        )
+    return proxy or None
+
+
+def _is_usable(proxy: str) -> bool:
+    try:
+        parts = urllib3.util.parse_url(proxy if "://" in proxy else "http://" + proxy.lstrip("/"))
+    except ValueError:
+        return False
+    return bool(parts.host) and parts.scheme in _PROXY_SCHEMES

@@ -24,8 +24,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.messages import message_text
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.pace import SlowBodyError
-from delta_sharing_client.transport.store_connections import MalformedResponseError
+from delta_sharing_client.transport.connections import MalformedResponseError, SlowBodyError
 
 _Error = TypeVar("_Error", bound=BaseException)
 

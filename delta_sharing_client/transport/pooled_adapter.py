@@ -1,10 +1,10 @@
-"""Adapter of `requests` with the TLS context and the connection classes of a transport."""
+"""Adapter of `requests` with the TLS context of a transport, and pools with the connections of this package."""
 
 from __future__ import annotations
 
 import queue
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +12,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from delta_sharing_client.fork_safe import ForkSafeLock
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.transport.cancellation import SocketRegistry
+from delta_sharing_client.transport.connections import Connection, SecureConnection
 
 #: Hosts to keep connections for.
 _HOSTS: Final = 64
@@ -55,23 +58,21 @@ class _HttpsPool(HTTPSConnectionPool):
 
 
 class PooledAdapter(HTTPAdapter):
-    """An adapter whose pools make connections of given classes, by scheme, with a TLS context or None."""
+    """An adapter whose pools have the limits of the options, and a TLS context or None.
 
-    def __init__(
-        self,
-        max_connections: int,
-        context: ssl.SSLContext | None,
-        connections: Mapping[str, Callable[..., Any]],
-    ) -> None:
+    The registry knows the sockets in use.
+    """
+
+    def __init__(self, options: TransportOptions, context: ssl.SSLContext | None, sockets: SocketRegistry) -> None:
         self.context = context
         self._pools = {
-            "http": partial(_pool, _HttpPool, connections["http"]),
-            "https": partial(_pool, _HttpsPool, connections["https"]),
+            "http": partial(_pool, _HttpPool, partial(Connection, options=options, sockets=sockets)),
+            "https": partial(_pool, _HttpsPool, partial(SecureConnection, options=options, sockets=sockets)),
         }
         self._direct_pools: dict[str, HTTPConnectionPool] = {}
         self._proxy_lock = ForkSafeLock()
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
-        super().__init__(pool_connections=_HOSTS, pool_maxsize=max_connections)
+        super().__init__(pool_connections=_HOSTS, pool_maxsize=options.max_connections)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
         """Give the pools of direct connections the context and the connection classes."""

@@ -1,20 +1,19 @@
-"""HTTP response with a body that is checked against its announced length, and typed errors."""
+"""HTTP response: its body is checked against its length, decompressed within limits, and its errors are typed."""
 
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
+from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError, ProtocolError
 from delta_sharing_client.secrets import Secret, SecretUrl
 from delta_sharing_client.tracebacks import clear_frames
-from delta_sharing_client.transport.body import decoded
+from delta_sharing_client.transport.connections import RawResponse
 from delta_sharing_client.transport.echoes import mask_echoes
 from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, translate
-from delta_sharing_client.transport.store_connections import StoreResponse
 
 A = TypeVar("A", int, memoryview)
 R = TypeVar("R", int, bytes)
@@ -22,7 +21,16 @@ R = TypeVar("R", int, bytes)
 #: Maximum bytes read of an error's body.
 MAX_ERROR_BODY: Final = 64 * 1024
 
+#: Maximum ratio of the decompressed to the compressed size of a response.
+MAX_RATIO: Final = 100
+#: The ratio is checked from this many decompressed bytes on, because short responses may be very repetitive.
+RATIO_APPLIES_FROM: Final = 64 * 1024 * 1024
+
+#: Maximum bytes of a gzip stream beyond its output: headers of its members, and members without output.
+MAX_OVERHEAD: Final = 1024 * 1024
+
 _CHUNK: Final = 256 * 1024
+_GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class Response:
@@ -75,12 +83,11 @@ class Response:
 
     def read_some(self, limit: int) -> bytes:
         """Return up to `limit` bytes of the body, as sent, as soon as they arrive; empty at its end."""
-        data: bytes = self._checked(partial(self._raw.read1, decode_content=False), limit)
-        return data
+        return self._checked(self._read1, limit)
 
     def read_into(self, view: memoryview) -> int:
         """Receive bytes of the body, as sent, into `view`; return their number, 0 at its end."""
-        if self.length is None or not isinstance(self._raw, StoreResponse):
+        if not isinstance(self._raw, RawResponse):  # but urllib3's, of a SOCKS proxy: it waits for a full view
             data = self.read_some(len(view))
             view[: len(data)] = data
             return len(data)
@@ -92,7 +99,8 @@ class Response:
         Raises:
             ProtocolError: the body has an encoding other than gzip, or grows beyond the limits.
         """
-        return decoded(self._raw_chunks(), self.headers.get("Content-Encoding") or "", what=self._what)
+        raw = iter(lambda: self.read_some(_CHUNK), b"")
+        return decoded(raw, self.headers.get("Content-Encoding") or "", what=self._what)
 
     def read(self, limit: int) -> bytes:
         """Return the first `limit` bytes of the body, decompressed; all of it if it is shorter."""
@@ -114,9 +122,9 @@ class Response:
         """Return `text` without the secrets of the request, which a server may repeat; see `mask_echoes`."""
         return mask_echoes(text, (secret.reveal() for secret in self._secrets))
 
-    def _raw_chunks(self) -> Iterator[bytes]:
-        while chunk := self._checked(partial(self._raw.read, decode_content=False), _CHUNK):
-            yield chunk
+    def _read1(self, limit: int) -> bytes:
+        data: bytes = self._raw.read1(limit, decode_content=False)
+        return data
 
     def _checked(self, read: Callable[[A], R], wanted: A) -> R:
         """Return the result of `read(wanted)`: bytes of the body, or their number."""
@@ -136,3 +144,48 @@ class Response:
             raise failure  # outside of `except`: the traceback must not hold the network library's frames
         finally:
             del failure  # its traceback holds this frame, and with it the connection
+
+
+def decoded(chunks: Iterable[bytes], encoding: str, *, what: str) -> Iterator[bytes]:
+    """Decode the body of a response by its `Content-Encoding`, in chunks of at most 256 kB.
+
+    Raises:
+        IncompleteResponseError: the compressed stream is truncated.
+        ProtocolError: the stream is broken, has another encoding than gzip, or grows beyond the limits.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return iter(chunks)
+    if encoding in ("gzip", "x-gzip"):
+        return _gunzipped(chunks, what)
+    raise ProtocolError(f"{what}: the response has the encoding {encoding[:40]!r}; the request accepts gzip only")
+
+
+def _gunzipped(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
+    decoder = zlib.decompressobj(_GZIP)
+    received = produced = 0
+    for chunk in chunks:
+        received += len(chunk)
+        data = chunk
+        while True:
+            if decoder.eof:
+                if not data:
+                    break
+                decoder = zlib.decompressobj(_GZIP)  # a further member of the stream
+            try:
+                piece = decoder.decompress(data, _CHUNK)
+            except zlib.error:
+                raise ProtocolError(f"{what}: the gzip stream of the response is broken") from None
+            produced += len(piece)
+            if produced > RATIO_APPLIES_FROM and produced > received * MAX_RATIO:
+                raise ProtocolError(f"{what}: the response decompresses to more than {MAX_RATIO} times its size")
+            if piece:
+                yield piece
+            data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+            # Data that cannot be compressed grows by less than 1 %.
+            if received - len(data) > 2 * produced + MAX_OVERHEAD:
+                raise ProtocolError(f"{what}: the response has no end: its gzip stream decompresses to nothing")
+            if not data and len(piece) < _CHUNK:
+                break
+    if received and not decoder.eof:
+        raise IncompleteResponseError(f"{what}: the gzip stream of the response is truncated")

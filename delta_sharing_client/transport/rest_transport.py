@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 import requests
-from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl, redact_url
 from delta_sharing_client.transport.base_transport import BaseTransport
 from delta_sharing_client.transport.echoes import secrets_of
-from delta_sharing_client.transport.meanwhile import begin_to_wait
-from delta_sharing_client.transport.pace import PacedResponse
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.tls import TlsContext
@@ -40,27 +36,8 @@ class Authorizer(Protocol):
         """Return the advice for the error message of a 401."""
 
 
-def _paced_connection(kind: Callable[..., Any], options: TransportOptions, *arguments: Any, **named: Any) -> Any:
-    """Return a connection of urllib3 whose responses are `PacedResponse`s."""
-    connection = kind(*arguments, **named)
-    response = PacedResponse.factory(options)
-
-    def begin(*arguments: Any, **named: Any) -> PacedResponse:
-        begin_to_wait()
-        return response(*arguments, **named)
-
-    connection.response_class = begin
-    return connection
-
-
 class _CredentialTransport(BaseTransport):
     """Sends requests by the adapters of `requests`."""
-
-    def __init__(self, options: TransportOptions, tls: TlsContext | None) -> None:
-        kinds = {"http": HTTPConnection, "https": HTTPSConnection}
-        super().__init__(
-            options, {name: partial(_paced_connection, kind, options) for name, kind in kinds.items()}, tls
-        )
 
     def _send(
         self,

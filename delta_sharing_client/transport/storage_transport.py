@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -12,10 +12,9 @@ from urllib3 import Retry
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.base_transport import BaseTransport
-from delta_sharing_client.transport.cancellation import Cancellation, SocketRegistry
+from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
-from delta_sharing_client.transport.store_connections import SecureStoreConnection, StoreConnection
 from delta_sharing_client.transport.tls import TlsContext
 from delta_sharing_client.transport.url_rules import check_data_url
 
@@ -34,12 +33,7 @@ class StorageTransport(BaseTransport):
     def __init__(
         self, options: TransportOptions, endpoint_is_loopback: bool, tls: TlsContext | None = None
     ) -> None:
-        self._sockets = SocketRegistry()
-        connections: dict[str, Callable[..., Any]] = {
-            "http": partial(StoreConnection, options=options, sockets=self._sockets),
-            "https": partial(SecureStoreConnection, options=options, sockets=self._sockets),
-        }
-        super().__init__(options, connections, tls)
+        super().__init__(options, tls)
         self.endpoint_is_loopback = endpoint_is_loopback
         self._timeout = self._timeouts()
 

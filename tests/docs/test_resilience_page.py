@@ -13,7 +13,7 @@ from delta_sharing_client.rest.calls import MAX_PAGES
 from delta_sharing_client.scan import url_renewal
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.storage import download
-from delta_sharing_client.transport.body import MAX_RATIO, RATIO_APPLIES_FROM
+from delta_sharing_client.transport.response import MAX_RATIO, RATIO_APPLIES_FROM
 from delta_sharing_client.transport.retry import RETRYABLE_STATUSES
 from delta_sharing_client.wire.answers import MAX_OTHERS
 from delta_sharing_client.wire.ndjson import MAX_DEPTH, MAX_LINE

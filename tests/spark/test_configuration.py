@@ -126,7 +126,7 @@ def test_a_malformed_value_raises_with_its_key(key: str, value: str, message: st
 
 
 def test_a_host_without_proxy_is_reached_directly() -> None:
-    from delta_sharing_client.transport.proxies import proxy_for
+    from delta_sharing_client.transport.base_transport import proxy_for
 
     configuration = {"proxyHost": "proxy", "proxyPort": "3128", "noProxyHosts": "a.example"}
     options = options_of({NETWORK + name: value for name, value in configuration.items()})

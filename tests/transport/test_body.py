@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError
-from delta_sharing_client.transport import body
-from delta_sharing_client.transport.body import decoded
+from delta_sharing_client.transport import response
+from delta_sharing_client.transport.response import decoded
 
 
 def pieces(data, size):
@@ -63,7 +63,7 @@ def test_other_encodings_raise(encoding):
 
 
 def test_decompression_bomb_raises(monkeypatch):
-    monkeypatch.setattr(body, "RATIO_APPLIES_FROM", 1024 * 1024)
+    monkeypatch.setattr(response, "RATIO_APPLIES_FROM", 1024 * 1024)
     packed = gzip.compress(bytes(20 * 1024 * 1024), 9)
     seen = 0
     with pytest.raises(ProtocolError, match="100 times"):
@@ -78,7 +78,7 @@ def test_high_ratio_of_a_small_body_is_accepted():
 
 
 def test_bytes_are_counted_across_members(monkeypatch):
-    monkeypatch.setattr(body, "RATIO_APPLIES_FROM", 1024 * 1024)
+    monkeypatch.setattr(response, "RATIO_APPLIES_FROM", 1024 * 1024)
     member = zlib.compressobj(9, wbits=31)
     packed = (member.compress(bytes(1 << 20)) + member.flush()) * 30
     with pytest.raises(ProtocolError, match="100 times"):
@@ -103,7 +103,7 @@ class TestStreamsWithoutOutput:
         with pytest.raises(ProtocolError, match="has no end"):
             for _ in decoded(endless(), "gzip", what="x"):
                 pass
-        assert received < 4 * body.MAX_OVERHEAD
+        assert received < 4 * response.MAX_OVERHEAD
 
     def test_an_endless_name_in_the_header_is_refused(self):
         begin = b"\x1f\x8b\x08\x08" + bytes(6)
@@ -119,12 +119,12 @@ class TestStreamsWithoutOutput:
                 pass
 
     def test_what_cannot_be_compressed_is_accepted(self):
-        data = os.urandom(4 * body.MAX_OVERHEAD)
+        data = os.urandom(4 * response.MAX_OVERHEAD)
         packed = gzip.compress(data, 1)
         for size in (4096, len(packed)):
             assert b"".join(decoded(pieces(packed, size), "gzip", what="x")) == data
 
     def test_short_members_are_accepted(self):
-        data = os.urandom(2 * body.MAX_OVERHEAD)
+        data = os.urandom(2 * response.MAX_OVERHEAD)
         packed = b"".join(gzip.compress(piece, 1) for piece in pieces(data, 200))
         assert b"".join(decoded(pieces(packed, 16384), "gzip", what="x")) == data

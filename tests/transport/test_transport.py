@@ -28,13 +28,13 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.transport.cancellation import SocketRegistry
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, translate
 from delta_sharing_client.transport.log_redaction import redacted
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import is_retryable
 from delta_sharing_client.transport.storage_transport import StorageTransport
-from delta_sharing_client.transport.store_connections import SecureStoreConnection, StoreConnection
 
 TOKEN = "canary-token-7f3a"
 SIGNED = "/file.parquet?X-Amz-Signature=canary-signature-11aa&X-Amz-Expires=900"
@@ -96,6 +96,14 @@ class TestApiRequests:
         for _ in range(4):
             with api.request("GET", ("shares",)) as response:
                 b"".join(response.chunks())
+        assert server.connections == 1
+
+    @pytest.mark.parametrize("reply", [Reply(length=100), Reply(chunk=1)])
+    def test_the_answer_to_head_has_no_body(self, server, api, reply):
+        server.on("HEAD", "*", reply)
+        for _ in range(2):
+            with api.request("HEAD", ("shares",)) as response:
+                assert response.read(1000) == b""
         assert server.connections == 1
 
     def test_a_compressed_answer(self, server, api):
@@ -224,7 +232,7 @@ class TestProxies:
             return made[-1]
 
         monkeypatch.setattr(requests.adapters, "proxy_from_url", slowly)
-        adapter = PooledAdapter(4, None, {"http": StoreConnection, "https": SecureStoreConnection})
+        adapter = PooledAdapter(TransportOptions(max_connections=4), None, SocketRegistry())
         with closing(adapter), ThreadPoolExecutor(4) as executor:
             managers = list(executor.map(adapter.proxy_manager_for, ["http://127.0.0.1:1"] * 4))
         assert len(made) == 1

@@ -1,12 +1,14 @@
-"""Connections to stores: urllib3 opens and pools them, httptools parses the responses.
+"""HTTP connections: urllib3 opens and pools them, httptools parses the responses.
 
 The parser of `http.client` and the responses of urllib3 would take longer than the transfer of a small file
-(`docs/decisions/0017-http-engine.md`).
+(`docs/decisions/0017-http-engine.md`). A socket's time-out bounds only the wait for the next bytes. A head has a
+deadline, and a body a minimum speed, or a server that sends single bytes would never be interrupted.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import re
 import time
 from collections import deque
@@ -19,11 +21,14 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.cancellation import SocketRegistry
-from delta_sharing_client.transport.pace import MAX_INTERIM, MinimumSpeed, PacedResponse
+from delta_sharing_client.transport.meanwhile import begin_to_wait
 
+#: Maximum number of interim responses (1xx).
+_MAX_INTERIM: Final = 10
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
-#: Bytes to receive at a time where the end is unknown: of heads, and of bodies without a length.
-_CHUNK: Final = 16 * 1024
+#: Bytes of a head, and of a body without a length, to receive at a time.
+_HEAD_CHUNK: Final = 16 * 1024
+_BODY_CHUNK: Final = 64 * 1024
 #: Maximum bytes that are not of the body, in a head with its interim responses or between two parts of the body.
 _MAX_OVERHEAD: Final = 64 * 1024
 _MAX_LINES: Final = 100
@@ -33,7 +38,29 @@ class MalformedResponseError(http.client.HTTPException):
     """A response is not valid HTTP, or its end is ambiguous. The message has no part of the response."""
 
 
-class StoreResponse:
+class SlowBodyError(TimeoutError):
+    """The body of a response arrived below the minimum speed, in bytes per second."""
+
+    def __init__(self, speed: int) -> None:
+        super().__init__(f"the answer arrived slower than {speed} bytes/s")
+
+
+class _Deadline:
+    """The end of the time-out that a socket has now, for all that arrives of a head."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._ends = time.monotonic() + sock.gettimeout()
+
+    def limit(self) -> None:
+        """Set the time-out for the next bytes; raise TimeoutError at the deadline."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the head did not arrive in time")
+        self._sock.settimeout(left)
+
+
+class RawResponse:
     """A response whose body is read into memory of the caller, with the parts of urllib3's that pools use.
 
     Its connection goes back to the pool if the body was read to its end, and is closed otherwise.
@@ -41,6 +68,7 @@ class StoreResponse:
     Args:
         sock: the connection, with the time-out of the head.
         options: the limits of the body.
+        method: the method of the request.
 
     Attributes:
         status: the HTTP status.
@@ -50,19 +78,24 @@ class StoreResponse:
 
     #: Read by urllib3, for its log.
     version_string = "HTTP/1.1"
+    #: Read by `requests`.
+    reason = ""
     #: Read by `http.client`, which would close the connection before the body is read.
     will_close = False
     #: Set by urllib3's pool, which is given the connection back.
     _pool: HTTPConnectionPool | None = None
     _connection: HTTPConnection | None = None
 
-    def __init__(self, sock: Any, options: TransportOptions) -> None:
+    def __init__(self, sock: Any, options: TransportOptions, method: str) -> None:
         self.status = 0
         self.headers = HTTPHeaderDict()
         self.length_remaining: int | None = None
         self._sock = sock
+        self._method = method
         self._stall = options.read_timeout.total_seconds()
-        self._speed = MinimumSpeed(self._stall, options.minimum_speed)
+        self._minimum_speed = options.minimum_speed
+        self._waited = 0.0  # seconds in which the bytes since the last check of the speed arrived
+        self._received = 0
         self._parser: Any = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
         self._parsed: deque[memoryview] = deque()
@@ -72,11 +105,10 @@ class StoreResponse:
 
     def begin(self) -> None:
         """Read the head; skip interim responses (1xx)."""
-        timeout = self._sock.gettimeout()
-        deadline = time.monotonic() + (self._stall if timeout is None else timeout)
+        deadline = _Deadline(self._sock)
         size = 0
         while True:
-            data = self._sock.recv(_CHUNK)
+            data = self._sock.recv(_HEAD_CHUNK)
             if not data:
                 raise http.client.RemoteDisconnected("the connection was closed within the head")
             self._parse(data)
@@ -85,10 +117,7 @@ class StoreResponse:
             size += len(data)
             if size > _MAX_OVERHEAD:
                 raise MalformedResponseError("its head is too long")
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("the head did not arrive in time")
-            self._sock.settimeout(left)
+            deadline.limit()
         set_timeout(self._sock, self._stall)
         if self.length_remaining is not None:
             self._parser = None  # it refers to this object
@@ -135,8 +164,9 @@ class StoreResponse:
         self._is_chunked = coding is not None
         if self._is_chunked and version == "1.0":
             self._keeps_alive = False
-        if status in (204, 304):
+        if status in (204, 304) or self._method == "HEAD":
             self.length_remaining = 0
+            self._has_end = True
         elif coding is not None and coding.lower() != "chunked":
             raise MalformedResponseError("its transfer coding is unknown")
         elif length is not None:
@@ -155,17 +185,13 @@ class StoreResponse:
             self._has_end = True
             return
         self._interim += 1
-        if self._interim >= MAX_INTERIM:
+        if self._interim >= _MAX_INTERIM:
             raise MalformedResponseError("it has too many interim responses")
 
-    def read1(self, n: int = -1, decode_content: bool = False) -> bytes:
-        """Return up to `n` bytes of the body, as sent, as soon as there are any; none at its end."""
-        buffer = bytearray(_CHUNK if n < 0 else min(n, _CHUNK))
-        return bytes(buffer[: self.readinto(buffer)])
-
-    def read(self, amt: int | None = None, decode_content: bool = False) -> bytes:
-        """Do as `read1`."""
-        return self.read1(-1 if amt is None else amt)
+    def read1(self, amt: int, decode_content: bool = False) -> bytes:
+        """Return up to `amt` bytes of the body, as sent, as soon as there are any; none at its end."""
+        buffer = bytearray(min(amt, _BODY_CHUNK if self.length_remaining is None else self.length_remaining))
+        return bytes(memoryview(buffer)[: self.readinto(buffer)])
 
     def readinto(self, buffer: Any) -> int:
         """Fill the beginning of a buffer with what arrives of the body; return how many bytes."""
@@ -192,18 +218,21 @@ class StoreResponse:
         return count
 
     def _take_parsed(self, view: memoryview) -> int:
-        part = self._parsed.popleft()
-        count = min(len(part), len(view))
-        view[:count] = part[:count]
-        if count < len(part):
-            self._parsed.appendleft(part[count:])
+        count = 0
+        while self._parsed and count < len(view):
+            part = self._parsed.popleft()
+            size = min(len(part), len(view) - count)
+            view[count : count + size] = part[:size]
+            count += size
+            if size < len(part):
+                self._parsed.appendleft(part[size:])
         return count
 
     def _parse_body(self) -> None:
         """Receive bytes until there is a part of the body, or its end."""
         overhead = 0
         while not self._parsed and not self._has_end:
-            data = bytearray(_CHUNK)
+            data = bytearray(_BODY_CHUNK)
             count = self._receive(memoryview(data))
             if count:
                 self._parse(data[:count])
@@ -216,9 +245,15 @@ class StoreResponse:
                 raise MalformedResponseError("a line of its chunked body is too long")
 
     def _receive(self, view: memoryview) -> int:
+        """Receive bytes; raise SlowBodyError below the minimum speed. Time between two calls does not count."""
         began = time.monotonic()
         count: int = self._sock.recv_into(view)
-        self._speed.check(count, time.monotonic() - began)
+        self._waited += time.monotonic() - began
+        self._received += count
+        if self._waited >= self._stall:
+            if self._received < self._minimum_speed * self._waited:
+                raise SlowBodyError(self._minimum_speed)
+            self._received, self._waited = 0, 0.0
         return count
 
     def isclosed(self) -> bool:
@@ -244,23 +279,24 @@ class StoreResponse:
 
 
 class _Connection:
-    """The parts of connections to stores that http and https have in common; mixed into urllib3's.
+    """The parts of connections that http and https have in common; mixed into urllib3's.
 
     mypy does not know the class after this one, whose methods `super()` calls; hence the exemptions.
     """
 
     sock: Any
     timeout: Any
+    #: `http.client` uses it for the response of a proxy to CONNECT.
+    response_class: Any
 
     def __init__(self, *arguments: Any, options: TransportOptions, sockets: SocketRegistry, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._tunnel_response: Any = PacedResponse.factory(options)
-        self.response_class = self._tunnel_response
+        self.response_class = _TunnelResponse
         self._options = options
         self._sockets = sockets
 
-    def _response(self, sock: Any, **_: Any) -> StoreResponse:
-        return StoreResponse(sock, self._options)
+    def _response(self, sock: Any, *_: Any, method: str) -> RawResponse:
+        return RawResponse(sock, self._options, method)
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
@@ -272,11 +308,12 @@ class _Connection:
 
     def getresponse(self) -> http.client.HTTPResponse:
         set_timeout(self.sock, self.timeout)
-        self.response_class = self._response  # type: ignore[assignment]
+        begin_to_wait()
+        self.response_class = self._response
         try:
             return http.client.HTTPConnection.getresponse(self)  # type: ignore[arg-type]
         finally:
-            self.response_class = self._tunnel_response
+            self.response_class = _TunnelResponse
 
 
 def set_timeout(sock: Any, seconds: float | None) -> None:
@@ -285,9 +322,41 @@ def set_timeout(sock: Any, seconds: float | None) -> None:
         sock.settimeout(seconds)
 
 
-class StoreConnection(_Connection, HTTPConnection):  # type: ignore[misc]  # `getresponse` returns another class
-    """A connection to a store over http."""
+class Connection(_Connection, HTTPConnection):  # type: ignore[misc]  # `getresponse` returns another class
+    """A connection over http."""
 
 
-class SecureStoreConnection(_Connection, HTTPSConnection):  # type: ignore[misc]
-    """A connection to a store over https."""
+class SecureConnection(_Connection, HTTPSConnection):  # type: ignore[misc]
+    """A connection over https."""
+
+
+class _TunnelResponse(http.client.HTTPResponse):
+    """The head of a proxy's response to CONNECT, which has to arrive within the time-out of the socket."""
+
+    def __init__(self, sock: Any, **named: Any) -> None:
+        super().__init__(_HeadSocket(sock), **named)  # type: ignore[arg-type]  # it calls `makefile` alone
+
+
+class _HeadSocket(io.RawIOBase):
+    """The receiving side of a socket, with a deadline."""
+
+    def __init__(self, sock: Any) -> None:
+        self._file = sock.makefile("rb", buffering=0)
+        self._deadline = _Deadline(sock)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._deadline.limit()
+        count: int | None = self._file.readinto(buffer)
+        if not count:  # for `http.client` a head may end with its connection
+            raise http.client.RemoteDisconnected("the connection was closed within the head")
+        return count
