@@ -10,8 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError
@@ -57,12 +55,39 @@ def lifetime_from(now: float, expires: float | None, longest_margin: float) -> t
     return expires, expires - min(longest_margin, _MARGIN * (expires - now))
 
 
-class _Flight(Future[Any]):
-    """A renewal under way; its result is the new value, or None if the value has to be looked at again."""
+class _Flight:
+    """A renewal under way.
+
+    Its lock is held until its end. A `Future` waits with a condition, whose lock an interrupt may leave held.
+
+    Attributes:
+        thread: the thread that renews.
+        value: the new value; None if the value has to be looked at again.
+        error: why there is no value.
+        has_ended: whether the other attributes are set.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
         self.thread = threading.get_ident()
+        self.value: Any = None
+        self.error: DeltaSharingError | None = None
+        self.has_ended = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def end(self, value: Any = None, error: DeltaSharingError | None = None) -> None:
+        """Release the threads that wait; called by the thread that renews, and only the first call counts."""
+        if not self.has_ended:
+            self.value, self.error = value, error
+            self.has_ended = True
+            self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until the renewal has ended."""
+        # An interrupt may come just before or after the release of the lock.
+        while not self.has_ended:
+            if self._lock.acquire(timeout=_LOOK_AGAIN):
+                self._lock.release()
 
 
 class _Period(Generic[T]):
@@ -178,32 +203,29 @@ class Renewing(Generic[T]):
             lasting = self._until_refused and old is not None and not (refused is not None and refused(old))
             if usable is None and not lasting:
                 self._period = _Period(old, period.next_try)
-                flight.set_exception(copy.copy(error))
+                flight.end(error=copy.copy(error))
                 raise
             self._period = _Period(old, self._now() + NEXT_TRY)
             end = "is refused" if self._until_refused else "expires"
             logger.warning("%s could not be renewed and is used until it %s: %s", self._name, end, error)
             return None
         self._period = _Period(value)
-        flight.set_result(value)
+        flight.end(value)
         return value
 
     def _end(self, period: _Period[T], flight: _Flight) -> None:
         """Release the threads that wait for this thread's flight, if the flight ended without a result."""
-        if period.flights.get(os.getpid()) is flight and not flight.done():
+        if period.flights.get(os.getpid()) is flight and not flight.has_ended:
             if self._period is period:
                 self._period = _Period(period.value, period.next_try)
-            flight.set_result(None)
+            flight.end()
 
 
 def _outcome(flight: _Flight) -> Any:
     """Wait for another thread's flight, and return its result."""
     if flight.thread == threading.get_ident():
         raise RuntimeError("a renewal asked for the value that it renews")
-    while not flight.done():  # an interrupt of the other thread may come before it wakes the ones that wait
-        with suppress(TimeoutError):
-            flight.exception(_LOOK_AGAIN)
-    error = flight.exception()
-    if error is not None:
-        raise copy.copy(error)  # each thread adds its own traceback
-    return flight.result()
+    flight.wait()
+    if flight.error is not None:
+        raise copy.copy(flight.error)  # each thread adds its own traceback
+    return flight.value

@@ -9,12 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from waiting import interrupt
 
 from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock, ForkSafeRLock
-
-
-class Interrupt(Exception):
-    """Raised by a signal, as `KeyboardInterrupt` is."""
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
@@ -22,28 +19,16 @@ class Interrupt(Exception):
 def test_an_interrupt_leaves_no_lock_held(make: Callable[[], Any]) -> None:
     lock, held = make(), []
 
-    def interrupt(*_: object) -> None:
-        raise Interrupt
-
-    def use_until_interrupted() -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.0005)
-        while True:
-            with lock:
-                pass
+    def use() -> None:
+        with lock:
+            pass
 
     def try_it() -> None:
         held.append(not lock.acquire(blocking=False))
         if not held[-1]:
             lock.release()
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for _ in range(200):
-            with pytest.raises(Interrupt):
-                use_until_interrupted()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    interrupt(use, 200)
     other = threading.Thread(target=try_it)
     other.start()
     other.join()

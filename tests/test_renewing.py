@@ -11,13 +11,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
 import pytest
 from msgspec import Struct
-from waiting import HANG, join, wait_until
+from waiting import HANG, interrupt, join, wait_until
 
 from delta_sharing_client import renewing
 from delta_sharing_client.errors import DeltaSharingError, TokenError, TransportError
@@ -293,6 +292,33 @@ def test_a_pickled_copy_has_no_value_and_no_flight() -> None:
     join([thread])
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
+def test_an_interrupt_leaves_no_thread_waiting() -> None:
+    """Interrupts arrive within the library code of a wait too."""
+
+    value = Renewing(lambda needed: Value(1), "the value")
+    done = threading.Event()
+
+    def renew() -> None:
+        value.get(lambda _: True)
+
+    def renew_until_done() -> None:
+        while not done.is_set():
+            renew()
+
+    others = [threading.Thread(target=renew_until_done) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in others:
+            thread.start()
+        interrupt(renew, 200)
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+    join(others)
+
+
 NOP = dis.opmap["NOP"]
 
 
@@ -307,13 +333,11 @@ class Interleaving:
         interrupts: how many lines raise `KeyboardInterrupt`.
     """
 
-    FILES = (renewing.__file__, sys.modules[Future.__module__].__file__)
-
     def __init__(self, seed: int, actions: list[Callable[[], object]], interrupts: int = 0) -> None:
         self.random = random.Random(seed)
         self.interrupts = interrupts
         self.turns = [threading.Semaphore(0) for _ in actions]
-        self.waiting: dict[int, Future[Any] | None] = dict.fromkeys(range(len(actions)))
+        self.waiting: dict[int, renewing._Flight | None] = dict.fromkeys(range(len(actions)))
         self.ended = threading.Semaphore(0)
         self.stuck = False
         self.threads = [
@@ -330,7 +354,7 @@ class Interleaving:
 
     def step(self, here: int) -> None:
         """Let another thread, or this one, go on."""
-        ready = [n for n, flight in self.waiting.items() if flight is None or flight.done()]
+        ready = [n for n, flight in self.waiting.items() if flight is None or flight.has_ended]
         if not ready:
             self.stuck = bool(self.waiting)
             self.ended.release()
@@ -362,13 +386,13 @@ class Interleaving:
             self.step(here)
 
     def _trace(self, here: int, frame: FrameType) -> Any:
-        if frame.f_code.co_filename == self.FILES[1]:
-            if frame.f_code.co_name == "exception":  # `Future.exception` waits for the flight
-                self.waiting[here] = frame.f_locals["self"]
-                self.step(here)
-                self.waiting[here] = None
+        name = frame.f_code.co_name
+        if frame.f_code.co_filename != renewing.__file__ or name in ("present", "__init__"):
             return None
-        if frame.f_code.co_filename != self.FILES[0] or frame.f_code.co_name in ("present", "__init__"):
+        if name == "wait":
+            self.waiting[here] = frame.f_locals["self"]
+            self.step(here)
+            self.waiting[here] = None
             return None
 
         def line(frame: FrameType, event: str, argument: object) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 import threading
@@ -97,6 +98,35 @@ def meanwhile(*steps: Callable[[], object]) -> Iterator[None]:
     join([thread])
     if failures:
         raise failures[0]
+
+
+class Interrupt(Exception):
+    """Raised by a signal, as `KeyboardInterrupt` is."""
+
+
+def interrupt(action: Callable[[], object], times: int, then: Callable[[], object] = bool) -> None:
+    """Call an action again and again until a signal interrupts it, and then another; so many times.
+
+    Tests need `signal.setitimer`, which Windows lacks.
+    """
+
+    def handle(*_: object) -> None:
+        raise Interrupt
+
+    def repeat() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005)
+        while True:
+            action()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for _ in range(times):
+            with contextlib.suppress(Interrupt):
+                repeat()
+            then()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class WallClock:

@@ -19,7 +19,9 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.RLock())
+        # Used by itself: an interrupt may leave it held if the condition acquires it.
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
         self._stopped = False
 
     @property
@@ -29,19 +31,19 @@ class StopSignal:
 
     def stop(self) -> None:
         """Stop the poller."""
-        with self._condition:
+        with self._lock:
             self._stopped = True
             self._condition.notify_all()
 
     def wake(self) -> None:
         """Make waiting threads check their condition again."""
-        with self._condition:
+        with self._lock:
             self._condition.notify_all()
 
     def wait(self, seconds: float | None = None, until: Callable[[], bool] = bool) -> None:
         """Wait until the poller must stop, until `until` is true, or for some seconds."""
         end = None if seconds is None else time.monotonic() + seconds
-        with self._condition:
+        with self._lock:
             while not (self._stopped or until()):
                 left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
                 if left <= 0:

@@ -8,7 +8,7 @@ import signal
 import pytest
 from packets import FINE, SIGNED, PacketServer, by_view, fetch
 from urllib3.util.ssl_match_hostname import CertificateError
-from waiting import BRIEFLY, HANG, meanwhile
+from waiting import BRIEFLY, HANG, interrupt, meanwhile
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
@@ -53,33 +53,16 @@ def test_pool_keeps_at_most_max_connections():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
 def test_an_interrupt_leaves_the_connections_usable(storage):
-    class Interrupt(Exception):
-        """Raised by a signal, as `KeyboardInterrupt` is."""
-
-    def interrupt(*_):
-        raise Interrupt
-
     pool = storage._adapter_for("http://127.0.0.1").direct_pool("http://127.0.0.1")
 
     def use():
         pool._put_conn(pool._get_conn())
 
-    def use_until_interrupted():
-        signal.setitimer(signal.ITIMER_REAL, 0.0005)
-        while True:
-            use()
+    def use_elsewhere():
+        with meanwhile(use):
+            pass
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for _ in range(200):
-            with pytest.raises(Interrupt):
-                use_until_interrupted()
-            # A lock that was left held would hold up any thread.
-            with meanwhile(use):
-                pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    interrupt(use, 200, use_elsewhere)
 
 
 def test_connections_of_the_oldest_stores_are_closed(storage, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 from change_tables import COLUMNS, ChangeTable, change_rows, column, rows
 from faults.server import FaultServer, Reply
 from poller_helpers import FakeClock, ids, requested, spans
-from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
+from waiting import FOREVER, HANG, NEVER, interrupt, meanwhile, wait_until
 
 import delta_sharing_client as ds
 from delta_sharing_client.cdf.clock import StopSignal, SystemClock
@@ -341,3 +342,14 @@ class TestSchema:
             batch = poller.pull()
             assert batch is not None
             assert spans([batch]) == [(3, 4)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
+def test_an_interrupt_leaves_the_stop_signal_usable() -> None:
+    stop = StopSignal()
+
+    def wake_elsewhere() -> None:
+        with meanwhile(stop.wake):
+            pass
+
+    interrupt(lambda: stop.wait(0), 200, wake_elsewhere)
