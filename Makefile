@@ -13,7 +13,7 @@ COVERAGE = $(shell $(BIN)/python -c 'import sys; print("--cov --cov-report=" * (
 # Tests start many programs, which share the compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check chaos kills fuzz interop differential lint format notebooks docs wheel release bench java matrix lowest clean
+.PHONY: help demo test check chaos kills soak fuzz interop differential lint format notebooks docs wheel release bench java matrix lowest clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ chaos: $(STAMP)  ## load a table through 10,000 seeded faults; CHAOS='--faults 5
 kills: $(STAMP)  ## kill Spark streams in the middle of 100 batches; KILLS='--kills 20 --pyspark 4.0' for others
 	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
 	@$(BIN)/python tests/faults/stream_kills.py $(KILLS)
+
+soak: $(STAMP)  ## load by many threads while processes fork, exit and are interrupted; SOAK='--seconds 600 forks' for others
+	@$(BIN)/python tests/faults/stress.py $(SOAK)
 
 # atheris is guided by coverage, and has wheels for some systems only; hypothesis replaces it on others.
 fuzz: $(STAMP)  ## fuzz the decoders, a minute each; FUZZ='--seconds 600 ndjson' for others

@@ -45,13 +45,15 @@ class Response:
         url: the URL that answered.
     """
 
+    _raw: Any = None  # so that an interrupted constructor leaves an object that can be finalized
+
     def __init__(self, raw: Any, *, url: SecretUrl, secrets: Iterable[str], what: str) -> None:
+        self._raw = raw
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.url = url
         self._what = what
         self._secrets = [Secret(text) for text in secrets]
-        self._raw = raw
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +65,8 @@ class Response:
 
     def __del__(self) -> None:
         # Without this the socket stays open until the collector finds the cycle of connection and response.
-        self.close()
+        if self._raw is not None:
+            self.close()
 
     def close(self) -> None:
         """Give the connection back if the body was read, and close it otherwise."""
