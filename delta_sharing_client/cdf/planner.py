@@ -18,8 +18,8 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import misfits_of, project, read_spec
-from delta_sharing_client.scan.future_times import latest_before
+from delta_sharing_client.scan.file_tasks import misfits_of, project, read_spec
+from delta_sharing_client.scan.options import latest_before
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import QueryRequest, Timestamp

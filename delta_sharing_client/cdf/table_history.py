@@ -12,7 +12,7 @@ from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
 from delta_sharing_client.model.table_identity import check_same_table
-from delta_sharing_client.scan.data_skipping import misfits_of, project
+from delta_sharing_client.scan.file_tasks import misfits_of, project
 from delta_sharing_client.wire.answers import Answer
 
 

@@ -12,7 +12,7 @@ from delta_sharing_client.distributed.partitions import Partitions
 from delta_sharing_client.errors import MissingDependencyError
 from delta_sharing_client.frames.pandas import to_pandas
 from delta_sharing_client.parquet.arrow_types import arrow_schema
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.file_tasks import project
 from delta_sharing_client.spark.executor import decoded_job, read_columns
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ The result is a superset of the outcomes (`TRUE`, `FALSE`, `NULL`, combined by `
 can be skipped if `TRUE` is not included. Unknown bounds enlarge the set.
 
 The evaluation uses only operators that work alike on numbers and on arrays: over the bounds of one file or row
-group the result is an int, over those of a block of files (`scan.block_bounds`) an array with an element per file.
+group the result is an int, over those of a block of files (`scan.file_filter`) an array with an element per file.
 """
 
 from __future__ import annotations

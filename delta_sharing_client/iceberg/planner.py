@@ -22,7 +22,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import NO_COLUMNS
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.data_skipping import misfits_of, project
+from delta_sharing_client.scan.file_tasks import misfits_of, project
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl

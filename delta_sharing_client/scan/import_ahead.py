@@ -18,7 +18,7 @@ from typing import Any, Final
 from delta_sharing_client.transport.meanwhile import while_waiting
 
 #: What every scan needs after the answer.
-_READING: Final = ("delta_sharing_client.scan.data_skipping", "delta_sharing_client.scan.plan_reader")
+_READING: Final = tuple(f"delta_sharing_client.scan.{name}" for name in ("file_tasks", "pipeline", "url_renewal"))
 
 
 def import_ahead(*modules: str) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
 from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.redacted_struct import RedactedStruct
-from delta_sharing_client.scan.data_skipping import TaskPlanner, scan_spec, split_skipped
+from delta_sharing_client.scan.file_tasks import TaskPlanner, scan_spec, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl

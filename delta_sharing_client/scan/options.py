@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, SupportsIndex, TypeAlias, TypeVar
 
-from delta_sharing_client.errors import FilterError
+from delta_sharing_client.errors import BadRequestError, FilterError
 from delta_sharing_client.expressions.filters import Filters, freeze_filters
 from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.tasks import VariantForm, check_variant
 from delta_sharing_client.wire.requests import (
     QueryRequest,
@@ -20,8 +22,14 @@ from delta_sharing_client.wire.requests import (
     wire_timestamp,
 )
 
+if TYPE_CHECKING:
+    from delta_sharing_client.rest.client import RestClient
+
+T = TypeVar("T")
 #: What to do about a time after the last commit.
 OnFuture: TypeAlias = Literal["raise", "latest"]
+#: A time before every commit.
+_FIRST_TIME: Final = "1970-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,3 +162,33 @@ def _check_limit(limit: int | None) -> int | None:
     if number < 0:
         raise ValueError(f"limit is {number}; it takes 0 or more rows")
     return min(number, 2**63 - 1)
+
+
+def in_time(rest: RestClient, table: Table, options: ScanOptions, run: Callable[[ScanOptions], T]) -> T:
+    """Return what a function returns for the options; with the latest version for a time after its commit.
+
+    Raises:
+        BadRequestError: the server refuses the time, and `on_future` is ``raise`` or the time is not after the
+            last commit.
+    """
+    try:
+        return run(options)
+    except BadRequestError:
+        if options.timestamp is None or options.on_future != "latest":
+            raise
+        version = latest_before(rest, table, options.timestamp)
+        if version is None:
+            raise
+    return run(options.replace(version=version, timestamp=None))
+
+
+def latest_before(rest: RestClient, table: Table, time: Timestamp) -> int | None:
+    """Return the latest version if its commit is before a time; None if not, or if the server cannot tell."""
+    latest = rest.table_version(table)
+    try:
+        rest.table_version(table, time)
+    except BadRequestError:
+        with contextlib.suppress(BadRequestError):  # a server without history refuses every time
+            rest.table_version(table, _FIRST_TIME)
+            return latest
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from delta_sharing_client.errors import (
     ColumnError,
+    DataError,
     FilterError,
+    StorageError,
     UnsupportedTableError,
     VersionMismatchError,
 )
@@ -28,8 +30,12 @@ from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
     from delta_sharing_client.rest.client import RestClient
-    from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner
+    from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner
+    from delta_sharing_client.scan.pipeline import Load, Progress
     from delta_sharing_client.scan.query_hints import Hints
 
 logger = module_logger(__name__)
@@ -70,6 +76,67 @@ class ScanPlan(RedactedStruct, frozen=True, kw_only=True):
     source: tuple[StorageReader, UrlRenewal | None] | None = None
     remedy: str | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of the files."""
+        return sum(task.size for task in self.tasks)
+
+    def read(
+        self,
+        rest: RestClient | None,
+        storage: StorageReader,
+        *,
+        memory_budget: int | None = None,
+        progress: Progress | None = None,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Read the files: the columns, filtered, in the server's order, at most `limit` rows.
+
+        Args:
+            rest: the server, which renews expired URLs; None if there is none.
+            storage: fetches the files.
+            memory_budget: the memory in bytes that may be in use, if less than in the options.
+            progress: called with the size of each file after it.
+        """
+        from delta_sharing_client.scan.pipeline import read_batches
+
+        try:
+            yield from read_batches(self._load(rest, storage, memory_budget), progress)
+        except (StorageError, DataError) as error:
+            error.table = error.table or self.table.full_name
+            if isinstance(error, DataError):
+                error.remedy = self.remedy
+            raise
+
+    def estimate_fetch(self, rest: RestClient, storage: StorageReader) -> FetchEstimate:
+        """Return what `read` would fetch; fetches the footers of large files."""
+        from delta_sharing_client.scan.pipeline import estimate_fetch
+
+        return estimate_fetch(self._load(rest, storage))
+
+    def file_access(
+        self, rest: RestClient | None, storage: StorageReader
+    ) -> tuple[StorageReader, UrlRenewal | None]:
+        """Return the reader of the files, and what renews their URLs."""
+        if self.source is not None or rest is None:
+            return self.source or (storage, None)
+        from delta_sharing_client.scan.url_renewal import UrlRenewer
+
+        return storage, UrlRenewer(rest, self.table, self, (task.expiration for task in self.tasks))
+
+    def _load(self, rest: RestClient | None, storage: StorageReader, memory_budget: int | None = None) -> Load:
+        from delta_sharing_client.scan.pipeline import Load
+
+        reader, renewal = self.file_access(rest, storage)
+        return Load(
+            tasks=self.tasks,
+            spec=self.spec,
+            storage=reader,
+            renewal=renewal,
+            limit=self.limit,
+            table_columns=self.metadata.schema,
+            memory_budget=memory_budget,
+        )
+
 
 Options = TypeVar("Options", bound=ReadOptions, contravariant=True)
 Plan = TypeVar("Plan", bound=ScanPlan, covariant=True)
@@ -99,7 +166,7 @@ class _Binder:
         """Return what to read of each file; raises as `scan_spec`."""
         schema = protocol, metadata.schema_string, metadata.partition_columns, metadata.configuration
         if self._bound is None or self._bound[0] != schema:
-            from delta_sharing_client.scan.data_skipping import scan_spec
+            from delta_sharing_client.scan.file_tasks import scan_spec
 
             self._bound = schema, scan_spec(self._options, protocol, metadata, self._what)
         return self._bound[1]
@@ -218,7 +285,7 @@ class ServerPlanner(Struct, frozen=True):
         """Request the files, and plan each one; the answer is not complete if its metadata give other hints."""
 
         def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner | None:
-            from delta_sharing_client.scan.data_skipping import TaskPlanner
+            from delta_sharing_client.scan.file_tasks import TaskPlanner
 
             if hints is not None and not hints.agree_with(binder.hints(protocol, metadata)):
                 return None
@@ -229,7 +296,7 @@ class ServerPlanner(Struct, frozen=True):
     def _planned(
         self, answer: Answer[FileScanTask | SkipReason, QueryRequest], options: ScanOptions, binder: _Binder
     ) -> ScanPlan:
-        from delta_sharing_client.scan.data_skipping import split_skipped
+        from delta_sharing_client.scan.file_tasks import split_skipped
 
         self.rest.known_tables.put(self.table, TableInfo(answer.version, answer.protocol, answer.metadata))
         tasks, skipped = split_skipped(answer.items)

@@ -59,7 +59,7 @@ class Scan(ABC):
         from delta_sharing_client.frames.arrow import to_table
         from delta_sharing_client.frames.progress import byte_progress
 
-        with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
+        with byte_progress(plan.size, progress, plan.table.name) as advance:
             return to_table(self._batches(plan, advance), plan.spec.output, plan.spec.variant)
 
     def to_pandas(
@@ -92,7 +92,7 @@ class Scan(ABC):
             schema = arrow_schema(plan.spec.output, plan.spec.variant)
             budget = _SMALL_BUDGET if convert_in_batches else None
             with (
-                byte_progress(_bytes(plan), progress, plan.table.name) as advance,
+                byte_progress(plan.size, progress, plan.table.name) as advance,
                 closing(self._batches(plan, advance, budget)) as batches,
             ):
                 first = list(islice(batches, 1))  # pandas is imported when the files have been requested
@@ -198,7 +198,7 @@ class Scan(ABC):
             if name in TEXT_FORMATS:  # a variant as JSON text
                 plan = structs.replace(plan, spec=structs.replace(plan.spec, variant="json"))
             schema = arrow_schema(plan.spec.output, plan.spec.variant)
-            with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
+            with byte_progress(plan.size, progress, plan.table.name) as advance:
                 return write_batches(self._batches(plan, advance), schema, sink, name, stream=sink is target)
 
     def to_parquet(
@@ -244,10 +244,7 @@ class Scan(ABC):
     def _batches(
         self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
     ) -> Generator[pa.RecordBatch, None, None]:
-        from delta_sharing_client.scan.plan_reader import read_plan
-
-        rest, storage = self._connections()
-        return read_plan(rest, storage, plan, progress=progress, memory_budget=memory_budget)
+        return plan.read(*self._connections(), progress=progress, memory_budget=memory_budget)
 
 
 def _joined(first: list[pa.RecordBatch], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -257,16 +254,12 @@ def _joined(first: list[pa.RecordBatch], batches: Iterator[pa.RecordBatch]) -> I
     yield from batches
 
 
-def _bytes(plan: ScanPlan) -> int:
-    return sum(task.size for task in plan.tasks)
-
-
 def _likely_rows(plan: ScanPlan) -> int:
     """Return the likely maximum number of rows: the reported one, at most one row for each byte of the files."""
     reported = sum(task.row_count or 0 for task in plan.tasks)
     if plan.spec.predicate is not None and not all(task.all_rows_match for task in plan.tasks):
         return 0
-    rows = min(reported, _bytes(plan))
+    rows = min(reported, plan.size)
     return rows if plan.limit is None else min(rows, plan.limit)
 
 

@@ -20,9 +20,8 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import misfits_of, project
-from delta_sharing_client.scan.future_times import in_time
-from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.file_tasks import misfits_of, project
+from delta_sharing_client.scan.options import ScanOptions, in_time
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
 from delta_sharing_client.spark.configuration import SourceSettings, configuration_of

@@ -16,7 +16,7 @@ from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpire
 from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.file_tasks import project
 from delta_sharing_client.scan.pipeline import Load, read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches

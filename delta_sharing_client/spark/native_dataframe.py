@@ -13,7 +13,6 @@ from delta_sharing_client.parquet.fetch import fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import WHOLE
 from delta_sharing_client.parquet.tasks import FileScanTask, VariantForm
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.plan_reader import file_access
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.gateway import HOST_SETTING, LOOPBACK, Gateway, gateway_of
 from delta_sharing_client.spark.gateway_files import FooterTooLarge, GatewayFile, PlanFiles
@@ -102,7 +101,7 @@ class _GatewayFiles:
         self._rest = connections[0]
         self._plan = plan
         self._options = options
-        self._storage, renewal = file_access(*connections, plan)
+        self._storage, renewal = plan.file_access(*connections)
         self._threads = self._storage.options.max_connections
         self._transfers = Transfers(renewal, Cancellation(), RetryBudget(len(plan.tasks), self._threads))
         self._key = ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from delta_sharing_client.errors import ChangesGoneError, DeltaSharingError, StreamError
-from delta_sharing_client.scan.data_skipping import misfits_of
+from delta_sharing_client.scan.file_tasks import misfits_of
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.configuration import SourceSettings
 from delta_sharing_client.spark.data_source_options import MAX_FILES, parse_stream_options

@@ -22,7 +22,7 @@ from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile, 
 from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
+from delta_sharing_client.scan.file_tasks import TaskPlanner, split_skipped
 from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.path_ids import ids_like
 from delta_sharing_client.spark.schema_log import mode_of

@@ -21,7 +21,7 @@ from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.tasks import ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import misfits_of, project, read_spec
+from delta_sharing_client.scan.file_tasks import misfits_of, project, read_spec
 from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
 from delta_sharing_client.wire.answers import TableInfo

@@ -13,7 +13,7 @@ from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import And, Constant, Predicate, joined
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.arrow_types import arrow_schema
-from delta_sharing_client.scan.data_skipping import misfits_of, project
+from delta_sharing_client.scan.file_tasks import misfits_of, project
 from delta_sharing_client.table.table_scan import TableScan
 
 

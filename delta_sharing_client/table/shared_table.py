@@ -14,8 +14,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.future_times import in_time
-from delta_sharing_client.scan.options import OnFuture, ScanOptions
+from delta_sharing_client.scan.options import OnFuture, ScanOptions, in_time
 from delta_sharing_client.table.shared_rows import SharedRows
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view

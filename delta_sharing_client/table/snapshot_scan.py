@@ -19,7 +19,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.data_skipping import misfits_of, project
+from delta_sharing_client.scan.file_tasks import misfits_of, project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan

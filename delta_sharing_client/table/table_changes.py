@@ -118,10 +118,9 @@ class TableChanges(SharedScan):
         Requests the files, and fetches the footers of those of which it reads ranges.
         """
         from delta_sharing_client.cdf.options import CHANGE_TYPE, COMMIT_VERSION
-        from delta_sharing_client.scan.plan_reader import estimate_plan
 
         plan = self.plan()
-        fetch = estimate_plan(*self._connections(), plan)
+        fetch = plan.estimate_fetch(*self._connections())
         versions = sorted({int(task.constants.get(COMMIT_VERSION) or 0) for task in plan.tasks})
         kinds = Counter(str(task.constants.get(CHANGE_TYPE, "change data")) for task in plan.tasks)
         listed = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())) or "none"
@@ -130,7 +129,6 @@ class TableChanges(SharedScan):
         )
         if COMMIT_VERSION not in plan.spec.output.names:
             changed = " of a view"
-        total = sum(task.size for task in plan.tasks)
         requests = "request" if fetch.requests == 1 else "requests"
         return Explanation.of(
             [
@@ -138,7 +136,7 @@ class TableChanges(SharedScan):
                 ("range", f"{self._range()}{changed}"),
                 ("columns", ", ".join(plan.spec.output.names)),
                 ("files", f"{len(plan.tasks)} to read: {listed}"),
-                ("bytes", f"{fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}"),
+                ("bytes", f"{fetch.bytes:,} to fetch of {plan.size:,}, in {fetch.requests} {requests}"),
             ],
             sorted(kinds.items()),
         )

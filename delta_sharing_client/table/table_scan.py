@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.future_times import in_time
-from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.options import ScanOptions, in_time
 from delta_sharing_client.table.shared_scan import SharedScan
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import Explanation, html_view
@@ -58,7 +57,7 @@ class TableScan(SharedScan):
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows; requests the table's metadata."""
         from delta_sharing_client.parquet.arrow_types import arrow_schema
-        from delta_sharing_client.scan.data_skipping import misfits_of, project
+        from delta_sharing_client.scan.file_tasks import misfits_of, project
 
         with misfits_of(f"table {self.name.full_name}"):
             return arrow_schema(project(self.table_schema(), self.options.columns), self.options.variant)
@@ -222,15 +221,13 @@ class TableScan(SharedScan):
 
         Requests the files, and fetches the footers of those of which it reads ranges.
         """
-        from delta_sharing_client.scan.data_skipping import SkipReason
-        from delta_sharing_client.scan.plan_reader import estimate_plan
+        from delta_sharing_client.scan.file_tasks import SkipReason
 
         plan = self.plan()
-        fetch = estimate_plan(*self._connections(), plan)
+        fetch = plan.estimate_fetch(*self._connections())
         skipped = sum(plan.skipped.values())
         requests = "request" if fetch.requests == 1 else "requests"
         version = "version unknown" if plan.version is None else f"version {plan.version}"
-        total = sum(task.size for task in plan.tasks)
         reasons = (
             f"{plan.skipped.get(SkipReason.PARTITION, 0)} by partition values, "
             f"{plan.skipped.get(SkipReason.STATS, 0)} by statistics"
@@ -240,7 +237,7 @@ class TableScan(SharedScan):
             ("table", f"{plan.table.full_name}, {version}, {plan.protocol.response_format} format"),
             ("columns", ", ".join(plan.spec.output.names) or "(none)"),
             ("files", f"{listed}, {skipped} skipped ({reasons}), {len(plan.tasks)} to read"),
-            ("bytes", f"{fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}"),
+            ("bytes", f"{fetch.bytes:,} to fetch of {plan.size:,}, in {fetch.requests} {requests}"),
         ]
         if fetch.ranged_files:
             ranged = f"{fetch.ranged_files} files are read in ranges"

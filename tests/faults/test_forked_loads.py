@@ -29,7 +29,7 @@ def load():
 # The lock of a module that a thread imports stays locked in the child.
 from delta_sharing_client.frames import arrow, progress
 from delta_sharing_client.parquet import deletion_vector, residual_filter, row_group_skipping
-from delta_sharing_client.scan import file_filter, plan_reader, query_hints, url_renewal
+from delta_sharing_client.scan import file_filter, pipeline, query_hints, url_renewal
 if sys.argv[2] == "listing":
     threading.Thread(target=client.list_shares, daemon=True).start()
 else:

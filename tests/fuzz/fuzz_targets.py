@@ -22,7 +22,7 @@ from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.parquet.deletion_vector import decode_inline, decode_stored
 from delta_sharing_client.rest.status_errors import error_in
-from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec
+from delta_sharing_client.scan.file_tasks import TaskPlanner, read_spec
 from delta_sharing_client.scan.url_renewal import _SignedUrls
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.store_errors import store_error

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from delta_sharing_client import DeltaLog, SharingClient
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.model.actions import AddFile, Metadata
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.file_block import FileBlock
 

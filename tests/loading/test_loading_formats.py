@@ -19,7 +19,6 @@ from msgspec import structs
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import StorageError
-from delta_sharing_client.scan.plan_reader import read_plan
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.server import SharingServer
@@ -52,7 +51,7 @@ def read(client: SharingClient, plan: ScanPlan) -> list[int]:
     rest, storage = client.table("s.s.t").scan()._connections()
     fresh = UrlRenewer(rest, plan.table, plan)
     tasks = [structs.replace(task, url=fresh.renew(task.file_id, task.url)) for task in plan.tasks]
-    batches = read_plan(rest, storage, replace(plan, tasks=tasks))
+    batches = replace(plan, tasks=tasks).read(rest, storage)
     return sorted(value for batch in batches for value in batch.column("id").to_pylist())
 
 

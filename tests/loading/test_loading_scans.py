@@ -89,12 +89,10 @@ def read_one(client: SharingClient, position: int) -> list[pa.RecordBatch]:
     """The batches of one file of the answer, read apart from the others."""
     from msgspec.structs import replace
 
-    from delta_sharing_client.scan.plan_reader import read_plan
-
     scan = client.table("s.s.many").scan(columns=["id"])
     plan = scan.plan()
     alone = replace(plan, tasks=[plan.tasks[position]])
-    return list(read_plan(scan.table._rest, scan.table._storage, alone))
+    return list(alone.read(scan.table._rest, scan.table._storage))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from delta_sharing_client.errors import ProtocolError, UnsupportedFeatureError
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.schema import parse_schema, parse_type_name
 from delta_sharing_client.model.type_widening import check_type_changes, is_widening
-from delta_sharing_client.scan.data_skipping import read_spec
+from delta_sharing_client.scan.file_tasks import read_spec
 
 KNOWN = [
     ("byte", "short"),

@@ -34,7 +34,7 @@ from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.parquet.residual_filter import filter_batch
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.wire.file_block import FileBlock
 
 QUICK = settings(

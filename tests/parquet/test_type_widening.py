@@ -27,7 +27,7 @@ from delta_sharing_client.model.schema import (
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.file_block import FileBlock
 

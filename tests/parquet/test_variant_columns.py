@@ -36,7 +36,7 @@ from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, holds
 from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, check_variant
 from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.wire.file_block import FileBlock

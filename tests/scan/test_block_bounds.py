@@ -17,8 +17,7 @@ from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.block_bounds import PartitionBounds, block_outcomes
-from delta_sharing_client.scan.file_filter import FileFilter
+from delta_sharing_client.scan.file_filter import FileFilter, PartitionBounds, block_outcomes
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.file_block import FileBlock
 

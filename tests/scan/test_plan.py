@@ -9,7 +9,7 @@ from delta_sharing_client.errors import ColumnError, DataError, ProtocolError, U
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import And, Not
 from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
+from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner, project, read_spec, split_skipped
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.file_lines import FileLineDecoder

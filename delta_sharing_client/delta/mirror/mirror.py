@@ -38,7 +38,7 @@ from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import misfits_of, project
+from delta_sharing_client.scan.file_tasks import misfits_of, project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan

@@ -26,7 +26,7 @@ client = ds.SharingClient(profile)
 # The lock of a module that a thread imports stays locked in the child.
 import pyarrow.fs
 from delta_sharing_client.frames import arrow, progress
-from delta_sharing_client.scan import directory_log, log_planner, plan_reader
+from delta_sharing_client.scan import directory_log, log_planner, pipeline
 from delta_sharing_client.storage import directory, file_systems
 threading.Thread(target=lambda: client.table("s.d.t").to_arrow(), daemon=True).start()
 sys.stdin.readline()
