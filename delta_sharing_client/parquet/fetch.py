@@ -11,8 +11,7 @@ from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.read_units import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.size_limits import footer_length
 from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.storage.byte_source import UNSHARED, ByteSource, StorageReader, Transfers
-from delta_sharing_client.storage.received_range import PRIVATE
+from delta_sharing_client.storage.byte_source import PRIVATE, UNSHARED, ByteSource, StorageReader, Transfers
 
 if TYPE_CHECKING:
     from delta_sharing_client.parquet.deletion_vector import RowPositions

@@ -34,9 +34,9 @@ from delta_sharing_client.parquet.read_units import READ_UNIT_SIZE, ByteRange, R
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.priority_pool import OPENING, Order, OrderedPool
-from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import (
     Buffer,
+    BufferPool,
     ByteSource,
     Cancelled,
     FileChanged,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,13 +12,49 @@ from msgspec import Struct
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.transport.retry import RetryBudget
 
 T = TypeVar("T")
 
 #: An object with the buffer protocol.
 Buffer: TypeAlias = Any
+
+#: Private pages: they can be freed one by one.
+PRIVATE: Final[dict[str, Any]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}  # Windows
+)
+
+
+class BufferPool:
+    """Buffers that one small file after another uses. Several threads may use the pool.
+
+    The allocation of fresh pages would dominate the time of their transfer.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        """Return a view of `size` bytes with arbitrary content; raises MemoryError if the allocation fails."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = bytearray(size)
+        if len(memory) < size:
+            memory = bytearray(size)
+        return memoryview(memory)[:size]
+
+    def give_back(self, view: memoryview) -> None:
+        """Return a view of `take` to the pool; memory with another view is dropped."""
+        memory = view.obj
+        if not isinstance(memory, bytearray) or not memory:
+            return
+        try:
+            view.release()
+            memory.append(memory.pop())  # BufferError while there is another view
+        except BufferError:
+            return
+        self._free.append(memory)
 
 
 class Cancelled(Exception):  # noqa: N818  # not an error

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from msgspec import Struct
 
@@ -27,8 +27,8 @@ from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.file_systems import Directory, is_within, open_directory
-from delta_sharing_client.storage.file_transport import FileResponse
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.url_rules import is_loopback
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class DirectoryTransport:
         headers: Mapping[str, str] | None = None,
         file_id: str = "",
         cancelled: threading.Event | None = None,
-    ) -> FileResponse:
+    ) -> Response:
         """Return a file or a range of it as the response to a GET; see `FileTransport.get`.
 
         Of the headers only `Range` counts: the files of a Delta table never change. A read of one block cannot be
@@ -188,7 +188,8 @@ class DirectoryTransport:
             raise DataError(
                 f"it ends before byte {start}; the size in the table's metadata is larger", file_id=file_id
             )
-        return _FileResponse(file, start, stop, size, requested is not None, file_id, url)
+        part = _FilePart(file, start, stop, size, requested is not None, file_id)
+        return Response(part, url=url, secrets=(), what=f"file {file_id}")
 
     def _file(self, url: SecretUrl) -> Any:
         """The open file of a URL. To open one takes a request, so the last used ones stay open."""
@@ -256,35 +257,28 @@ def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float
     }
 
 
-class _FileResponse:
-    """A file or a range of it as a response."""
+class _FilePart:
+    """A file, or a range of it, as what a `Response` reads."""
 
-    def __init__(
-        self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str, url: SecretUrl
-    ) -> None:
+    def __init__(self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str) -> None:
         self._file = file
         self._position = start
         self._stop = stop
         self._id = file_id
         self._block = memoryview(b"")
-        self.url = url
         self.status = 206 if ranged else 200
         self.headers = {"Content-Range": f"bytes {start}-{stop - 1}/{size}"} if ranged else {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
         """Do nothing: the file stays open for its other ranges."""
 
-    def excerpt(self) -> bytes:
-        return b""
+    release_conn = close
 
     @property
-    def length(self) -> int | None:
+    def length_remaining(self) -> int:
         return self._stop - self._position + len(self._block)
 
-    def read_some(self, limit: int) -> bytes:
+    def read1(self, amt: int, decode_content: bool = False) -> bytes:
         if not self._block:
             wanted = min(_BLOCK, self._stop - self._position)
             if not wanted:
@@ -294,14 +288,9 @@ class _FileResponse:
             if not self._block:
                 raise TransportError("the store sent less of the file than its size")
             self._position += len(self._block)
-        data = bytes(self._block[:limit])
-        self._block = self._block[limit:]
+        data = bytes(self._block[:amt])
+        self._block = self._block[amt:]
         return data
-
-    def read_into(self, view: memoryview) -> int:
-        data = self.read_some(len(view))
-        view[: len(data)] = data
-        return len(data)
 
 
 @contextlib.contextmanager

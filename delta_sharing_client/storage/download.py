@@ -7,11 +7,12 @@ read again from its start.
 from __future__ import annotations
 
 import itertools
+import mmap
 import re
 import threading
 import time
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -25,19 +26,19 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.renewing import Renewing
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import (
+    PRIVATE,
     UNSHARED,
     Buffer,
+    BufferPool,
     ByteSource,
     Cancelled,
     FileChanged,
     StorageReader,
     Transfers,
 )
-from delta_sharing_client.storage.file_transport import FileResponse, FileTransport
-from delta_sharing_client.storage.received_range import ReceivedRange
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import JITTER, Attempt, Retrier
 
 T = TypeVar("T")
@@ -45,6 +46,12 @@ T = TypeVar("T")
 #: The renewals of a URL that the store refuses at once.
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
+_CHUNK: Final = 256 * 1024
+_MAX_RECEIVE: Final = 1024 * 1024
+#: Number of new bytes that counts as progress, at most.
+_PROGRESS: Final = 64 * 1024
+#: Buffers up to this size are from the interpreter's heap or the buffer pool.
+_SMALL: Final = 512 * 1024
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 
 
@@ -62,6 +69,29 @@ class _WholeFile(Struct, frozen=True):
     data: Buffer
     expires: None = None
     renew_at: None = None
+
+
+class FileTransport(Protocol):
+    """Transport for files: `StorageTransport` over HTTP, `DirectoryTransport` over a file system of pyarrow."""
+
+    def get(
+        self,
+        url: SecretUrl,
+        *,
+        headers: Mapping[str, str] | None = None,
+        file_id: str = "",
+        cancelled: threading.Event | None = None,
+    ) -> Response:
+        """Send one GET, without retries, and return the response with any status."""
+
+    def break_on(self, cancelled: Cancellation) -> None:
+        """Break the transfers made for an event when it is set."""
+
+    def abort(self) -> None:
+        """Abort the active transfers."""
+
+    def close(self) -> None:
+        """Close the connections or files kept open."""
 
 
 class DownloadReader(StorageReader):
@@ -160,14 +190,14 @@ class Download:
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
         """Read the whole file."""
-        part = ReceivedRange(self._id, 0, self._size or None, buffers=buffers)
+        part = _ReceivedRange(self._id, 0, self._size or None, buffers=buffers)
         self._fill(part, ranged=False)
         return part.result()
 
     def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
         """Read a range; from a store that ignores ranges the whole file is fetched once."""
         if self._whole is None:
-            part = ReceivedRange(self._id, start, stop, view)
+            part = _ReceivedRange(self._id, start, stop, view)
             try:
                 self._fill(part, ranged=True)
             except _NoRanges:
@@ -185,7 +215,7 @@ class Download:
         view[:] = data
         return view
 
-    def _fill(self, part: ReceivedRange, *, ranged: bool) -> None:
+    def _fill(self, part: _ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range until it is complete."""
 
         def request(attempt: Attempt) -> None:
@@ -205,7 +235,7 @@ class Download:
         status = error.status if isinstance(error, StorageError) else None
         return StorageError(message.removeprefix(f"file {self._id}: "), file_id=self._id, status=status)
 
-    def _request_range(self, part: ReceivedRange, *, ranged: bool) -> None:
+    def _request_range(self, part: _ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range once, and again with each URL that replaces an expired one."""
         renewal = self._transfers.renewal
         for renewals in itertools.count():
@@ -219,7 +249,7 @@ class Download:
                     raise
                 renewal.renew(self._id, url)
 
-    def _send(self, url: SecretUrl, part: ReceivedRange, *, ranged: bool) -> None:
+    def _send(self, url: SecretUrl, part: _ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range, and receive them."""
         headers: dict[str, str] = {}
         if ranged or part.position > part.start:
@@ -253,7 +283,7 @@ class Download:
                 raise store_error(response, self._id)
             self._receive(response, part)
 
-    def _receive(self, response: FileResponse, part: ReceivedRange) -> None:
+    def _receive(self, response: Response, part: _ReceivedRange) -> None:
         """Receive the body up to the end of the range; raises _WrongSize if it is longer."""
         while part.stop is None or part.position < part.stop:
             self._check_cancelled()
@@ -271,7 +301,7 @@ class Download:
         if surplus:
             raise _WrongSize(f"it has more than {part.stop} bytes, its size in the table's metadata")
 
-    def _bind(self, response: FileResponse) -> None:
+    def _bind(self, response: Response) -> None:
         """Compare a strong ETag with that of the first response."""
         etag = (response.headers.get("ETag") or "").strip()
         if not etag.startswith('"'):
@@ -286,7 +316,7 @@ class Download:
         if self._size and length is not None and length != self._size:
             raise _WrongSize(f"it has {length} bytes; the table's metadata has {self._size}")
 
-    def _check_range(self, response: FileResponse, part: ReceivedRange) -> None:
+    def _check_range(self, response: Response, part: _ReceivedRange) -> None:
         """Compare the `Content-Range` of a 206 with the requested range."""
         match = _CONTENT_RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
         if match is None or int(match[1]) != part.position or int(match[2]) < part.position:
@@ -312,3 +342,86 @@ class Download:
             self._transfers.cancelled.wait(seconds)
         else:
             time.sleep(seconds)
+
+
+class _ReceivedRange:
+    """The bytes of a file from `start` to `stop` (None: the end, not known yet), received up to `position`.
+
+    The memory is `view`, or else a new buffer; a small one is from `buffers`.
+    """
+
+    def __init__(
+        self,
+        file_id: str,
+        start: int,
+        stop: int | None,
+        view: memoryview | None = None,
+        buffers: BufferPool | None = None,
+    ) -> None:
+        self._id = file_id
+        self.start = start
+        self.stop = stop
+        self.position = start
+        self._buffer: Buffer = None
+        self._view = view
+        self._buffers = buffers
+        self._grown: bytearray | None = bytearray() if stop is None else None
+        self._furthest = start
+        self._progress = _PROGRESS if stop is None else min(_PROGRESS, max(1, (stop - start) // 16))
+
+    def receive(self, response: Response) -> int:
+        """Receive at most 1 MB of a response; return the number of bytes, 0 at its end."""
+        if self._grown is None:
+            count = response.read_into(self._missing())
+        else:
+            data = response.read_some(_CHUNK if self.stop is None else min(_CHUNK, self.stop - self.position))
+            self._grown += data
+            count = len(data)
+        self.position += count
+        return count
+
+    def _missing(self) -> memoryview:
+        if self._view is None:
+            self._view = self._allocate((self.stop or 0) - self.start)
+        offset = self.position - self.start
+        return self._view[offset : offset + _MAX_RECEIVE]
+
+    def has_progress(self) -> bool:
+        """Return whether the position is further than at any time before, by enough to count as progress."""
+        if self.position - self._furthest < self._progress:
+            return False
+        self._furthest = self.position
+        return True
+
+    def end_at(self, stop: int) -> None:
+        """Set the end of the range; raises FileChanged if another end is known."""
+        if self.stop is None:
+            self.stop = stop
+            if not self._grown:
+                self._grown = None
+        elif self.stop != stop:
+            raise FileChanged
+
+    def back_to_start(self) -> None:
+        """Go back to the start; the buffer is kept."""
+        self.position = self.start
+        if self._grown is not None:
+            self._grown.clear()
+
+    def result(self) -> Buffer:
+        """Return the bytes of the complete range."""
+        if self._grown is not None:
+            return self._grown
+        return b"" if self._buffer is None else self._buffer
+
+    def _allocate(self, size: int) -> memoryview:
+        # Not Arrow's memory pool: it would keep a heap for each of dozens of threads.
+        try:
+            # For small buffers the allocation of pages takes longer than the receive.
+            if size > _SMALL:
+                self._buffer = mmap.mmap(-1, size, **PRIVATE)
+            else:
+                self._buffer = bytearray(size) if self._buffers is None else self._buffers.take(size)
+        except (OSError, OverflowError, MemoryError):
+            raise StorageError(f"not enough memory for its {size:,} bytes", file_id=self._id) from None
+        return memoryview(self._buffer)

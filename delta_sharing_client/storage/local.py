@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import (
     UNSHARED,
     Buffer,
+    BufferPool,
     ByteSource,
     Cancelled,
     StorageReader,
@@ -96,12 +96,8 @@ class _FileAtPath(ABC):
         self._cancelled = cancelled
 
     @abstractmethod
-    def _read(self, start: int, stop: int) -> Buffer:
-        """Return the bytes from `start` up to `stop`, or up to the end."""
-
-    @abstractmethod
-    def _read_all(self) -> Buffer:
-        """Return all bytes."""
+    def _read(self, start: int | None = None, stop: int | None = None) -> Buffer:
+        """Return the bytes from `start` up to `stop`, or up to the end; without both all bytes."""
 
     def restarting(self, read: Callable[[], T]) -> T:
         """Read once: the file does not change, and the driver of a store repeats failed requests."""
@@ -110,7 +106,7 @@ class _FileAtPath(ABC):
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
         """Read the whole file, without `buffers`."""
         with self._errors():
-            return self._read_all()
+            return self._read()
 
     def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
         """Read the bytes from `start` up to `stop`."""
@@ -147,17 +143,14 @@ class LocalSource(_FileAtPath):
         "missing files of the newest version"
     )
 
-    def _read(self, start: int, stop: int) -> Buffer:
-        with Path(self._path).open("rb") as file:
-            self._check_size(os.fstat(file.fileno()).st_size)
-            file.seek(start)
-            return file.read(stop - start)
-
-    def _read_all(self) -> Buffer:
+    def _read(self, start: int | None = None, stop: int | None = None) -> Buffer:
         with Path(self._path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             self._check_size(size)
-            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+            if start is None or stop is None:
+                return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+            file.seek(start)
+            return file.read(stop - start)
 
 
 class _StoreSource(_FileAtPath):
@@ -171,10 +164,8 @@ class _StoreSource(_FileAtPath):
         super().__init__(path, file_id, size, cancelled)
         self._store = store
 
-    def _read(self, start: int, stop: int) -> Buffer:
-        return self._store.read(self._path, start, stop)
-
-    def _read_all(self) -> Buffer:
-        data = self._store.read(self._path)
-        self._check_size(len(data))
+    def _read(self, start: int | None = None, stop: int | None = None) -> Buffer:
+        data = self._store.read(self._path, start, stop)
+        if stop is None:
+            self._check_size(len(data))
         return data

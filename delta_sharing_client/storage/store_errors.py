@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from delta_sharing_client.errors import FileGoneError, StorageError, UrlExpiredError
 from delta_sharing_client.secrets import MASK, SecretUrl, redact_text
-from delta_sharing_client.storage.file_transport import FileResponse
+from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
 
 _CODE = re.compile(r"<Code>\s*([A-Za-z0-9_.-]{1,100})\s*</Code>", re.IGNORECASE)
@@ -38,7 +38,7 @@ _MAX_MESSAGE: Final = 200
 _SECRET_LENGTH: Final = 8
 
 
-def store_error(response: FileResponse, file_id: str) -> StorageError | RetryLater:
+def store_error(response: Response, file_id: str) -> StorageError | RetryLater:
     """Return the error for an error response of a store.
 
     Args:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from delta_sharing_client.storage.buffer_pool import BufferPool
+from delta_sharing_client.storage.byte_source import BufferPool
 
 
 def address(view):
