@@ -28,6 +28,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from waiting import wait_until
 
+#: Linux's number of the state of a connection that is closed.
+_TCP_CLOSE = 7
+
 
 @dataclass(frozen=True)
 class Request:
@@ -304,10 +307,12 @@ class FaultServer:
         import fcntl
         import termios
 
-        wait_until(
-            lambda: self.stopping.is_set() or not any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))),
-            "the client does not read",
-        )
+        def is_done() -> bool:
+            # A connection that the client has reset never acknowledges the rest.
+            is_closed = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+            return is_closed or self.stopping.is_set() or not any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))
+
+        wait_until(is_done, "the client does not read")
 
     def _send_endlessly(self, sock: socket.socket, reply: Reply) -> None:
         """Repeat the bytes until the client or the server stops, or up to a gigabyte."""

@@ -35,10 +35,10 @@ def test_resources_do_not_grow() -> None:
 
 def test_a_resource_that_grows_is_a_fault() -> None:
     flat = [(100_000 + 500 * (n % 3), 20 + n % 2, 4) for n in range(30)]
-    assert stress._growth(flat, "with") == []
+    assert stress._growth(flat, collects=True) == []
     for kind, name in enumerate(("memory in kB", "open files", "threads")):
         grows = [tuple(v * (20 + n) / 20 if k == kind else v for k, v in enumerate(s)) for n, s in enumerate(flat)]
-        (fault,) = stress._growth(grows, "with")
+        (fault,) = stress._growth(grows, collects=True)
         assert name in fault
 
 
