@@ -1,4 +1,4 @@
-"""Retries: which errors are retried, attempts, back-off, deadline, polls. tenacity repeats.
+"""Retries by tenacity (which errors, attempts, back-off, deadline), and polls, which end at their first error.
 
 Every request of the protocol only reads, POST /query included, so all are retried alike. Clock, sleep and
 randomness are arguments, so that tests run through hours of back-off without sleeping.
@@ -190,9 +190,7 @@ class Retrier:
         """
         attempt = Attempt(self, sleep or self.sleep, budget)
         _TENACITY(Attempt.make, attempt, function)
-        if attempt.retry_after is not None:
-            attempt.give_up(give_up)
-        return cast(T, attempt.value())
+        return cast(T, attempt.value(give_up))
 
     def poll(self, ask: Callable[[], T], least: Callable[[T], float | None], deadline: float) -> T:
         """Call `ask` until its answer is final, or `deadline` seconds have passed; return the last answer.
@@ -202,9 +200,16 @@ class Retrier:
             least: returns the least seconds until the next poll; None for a final answer.
             deadline: seconds for all polls.
         """
-        poll = _Poll(self, least, deadline)
-        _TENACITY(_Poll.make, poll, ask)
-        return cast(T, poll.value())
+        began = self.clock()
+        wait = _FIRST_POLL_WAIT
+        while True:
+            answer = ask()
+            seconds = least(answer)
+            left = deadline - (self.clock() - began)
+            if seconds is None or left <= 0:
+                return answer
+            self.sleep(min(max(wait, seconds), left))
+            wait = min(_LONGEST_POLL_WAIT, wait * _POLL_GROWTH)
 
 
 class Attempt:
@@ -220,9 +225,7 @@ class Attempt:
         retry_after: the least seconds after which another attempt may succeed; None if it will not.
     """
 
-    def __init__(
-        self, retrier: Retrier, sleep: Callable[[float], None], budget: RetryBudget | None = None
-    ) -> None:
+    def __init__(self, retrier: Retrier, sleep: Callable[[float], None], budget: RetryBudget | None) -> None:
         self.number = 0
         self.timeout = retrier.deadline
         self.has_progress = False
@@ -290,19 +293,20 @@ class Attempt:
 
     def pause(self, wait: float) -> None:
         """Wait for the next attempt."""
-        if self._error is not None:
-            logger.info("attempt %d failed, next in %.1f s: %s", self.number, wait, self._error)
+        logger.info("attempt %d failed, next in %.1f s: %s", self.number, wait, self._error)
         self._sleep(wait)
 
-    def give_up(self, final: Callable[[DeltaSharingError, str], DeltaSharingError]) -> None:
-        """Replace the error by the final one, whose message has the attempts, their time, and what ended them."""
-        times = "1 attempt" if self.number == 1 else f"{self.number} attempts"
-        message = f"{self._error} (gave up after {times} over {self._elapsed():.1f} s{self._why})"
-        self._error = final(cast(DeltaSharingError, self._error), message)
+    def value(self, final: Callable[[DeltaSharingError, str], DeltaSharingError]) -> Any:
+        """Return the result, or raise the error; called once.
 
-    def value(self) -> Any:
-        """Return the result, or raise the error; called once."""
+        An error that was retried is replaced by the final one. Its message has the attempts, their time, and what
+        ended them.
+        """
         error, self._error = self._error, None
+        if self.retry_after is not None:
+            times = "1 attempt" if self.number == 1 else f"{self.number} attempts"
+            message = f"{error} (gave up after {times} over {self._elapsed():.1f} s{self._why})"
+            error = final(cast(DeltaSharingError, error), message)
         try:
             if error is not None:
                 raise error
@@ -316,31 +320,6 @@ class Attempt:
     def _left(self) -> float:
         """Return the seconds until the deadline; those in which a response arrived do not count."""
         return self._retrier.deadline - (self._elapsed() - self._reading)
-
-
-class _Poll(Attempt):
-    """A poll, and those before."""
-
-    def __init__(self, retrier: Retrier, least: Callable[[Any], float | None], deadline: float) -> None:
-        super().__init__(retrier, retrier.sleep)
-        self._least = least
-        self._deadline = deadline
-
-    def make(self, function: Callable[[], object]) -> None:  # type: ignore[override]
-        self.number += 1
-        self.retry_after = None
-        try:
-            self._result = function()
-            self.retry_after = self._least(self._result)
-        except BaseException as error:  # noqa: BLE001  # `value` raises it
-            self._error = error
-
-    def wait(self) -> float:
-        bound = min(_LONGEST_POLL_WAIT, _FIRST_POLL_WAIT * _POLL_GROWTH ** min(self.number - 1, 60))
-        return min(max(bound, self.retry_after or 0.0), self._deadline - self._elapsed())
-
-    def stop(self, wait: float) -> bool:
-        return wait <= 0
 
 
 def _of(state: tenacity.RetryCallState) -> Attempt:
