@@ -30,14 +30,11 @@ demo: $(STAMP)  ## serve sample tables on this machine, and read them
 	@$(BIN)/python scripts/java.py --quiet || echo "== the demo runs without Spark"
 	@$(BIN)/python notebooks/demo.py
 
-test: $(STAMP)  ## run every test, the quick ones with coverage from Python 3.12 on; JOBS=0 for one process
+test: $(STAMP)  ## run the tests, with coverage from Python 3.12 on; JOBS=0 for one process
 	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
-	COVERAGE_CORE=sysmon $(BIN)/python -m pytest $(PARALLEL) -m "not slow" $(COVERAGE)
-	$(BIN)/python -m pytest $(PARALLEL) -m slow
+	COVERAGE_CORE=sysmon $(BIN)/python -m pytest $(PARALLEL) -m "not slow" --durations=50 $(COVERAGE)
 
-check: lint  ## lint, and run every test except those marked slow
-	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
+check: lint test  ## lint, and run the tests
 
 chaos: $(STAMP)  ## load a table through 10,000 seeded faults; CHAOS='--faults 500 --seed 7' for others
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)
@@ -46,7 +43,9 @@ kills: $(STAMP)  ## kill Spark streams in the middle of 100 batches; KILLS='--ki
 	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
 	@$(BIN)/python tests/faults/stream_kills.py $(KILLS)
 
-soak: $(STAMP)  ## load by many threads while processes fork, exit and are interrupted; SOAK='--seconds 600 forks' for others
+# An hour or two: everything that is too long for `test`.
+soak: chaos kills  ## run chaos, kills, the tests marked slow, and a stress of many threads; SOAK='--seconds 600 forks'
+	$(BIN)/python -m pytest $(PARALLEL) -m slow
 	@$(BIN)/python tests/faults/stress.py $(SOAK)
 
 # atheris is guided by coverage, and has wheels for some systems only; hypothesis replaces it on others.
@@ -89,7 +88,7 @@ release: lint test wheel  ## lint, test, build, check the archives, test the whe
 
 interop: $(INTEROP)/.ready  ## read the written logs and tables with delta-spark, deltalake and DuckDB
 	@$(INTEROP)/bin/python scripts/java.py --quiet && $(INTEROP)/bin/python tests/spark_java.py
-	DELTA_SHARING_INTEROP=1 $(INTEROP)/bin/python -m pytest tests/interop -p no:cacheprovider
+	$(INTEROP)/bin/python -m pytest tests/interop -p no:cacheprovider
 
 # The versions of Spark and delta-spark must match; the tests fetch the jars of delta-spark from Maven Central.
 $(INTEROP)/.ready: pyproject.toml Makefile

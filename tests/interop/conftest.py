@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -14,12 +13,9 @@ import pytest
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    wanted = os.environ.get("DELTA_SHARING_INTEROP") == "1"
     for item in items:
         if here not in item.path.parents:
             continue
-        if not wanted:
-            item.add_marker(pytest.mark.skip(reason="other engines; `make interop` runs this"))
         # Spark warns of releases of its dependencies.
         item.add_marker(pytest.mark.filterwarnings("ignore"))
 
