@@ -498,6 +498,11 @@ def _with_table(table: str | None, sentence: str) -> str:
     return f"table {table}, {sentence}" if table else sentence
 
 
-def no_thread(error: RuntimeError) -> DeltaSharingError:
-    """Return the error of a load that cannot start a thread: the interpreter exits, or the system has no more."""
+def no_thread(error: RuntimeError) -> BaseException:
+    """Return the error of a load that cannot start a thread: the interpreter exits, or the system has no more.
+
+    Python raises a `RuntimeError` too if an interrupt comes while a thread starts; then it is the interrupt.
+    """
+    if isinstance(error.__context__, KeyboardInterrupt):
+        return error.__context__
     return DeltaSharingError(f"the load was stopped: no thread can be started ({error})")

@@ -166,3 +166,15 @@ def test_long_server_messages_are_cut():
     ):
         assert len(str(error)) < 10_000
         assert len(error.server_message or "") < 10_000
+
+
+def test_an_interrupt_while_a_thread_starts_is_the_interrupt():
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise RuntimeError("cannot notify on un-acquired lock")
+        except RuntimeError as error:
+            raise errors.no_thread(error) from None
+    assert isinstance(errors.no_thread(RuntimeError("can't start new thread")), DeltaSharingError)
