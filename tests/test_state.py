@@ -48,7 +48,6 @@ ALLOWED = {
     ("fork_safe.py", "_locks"): "weak references to the locks that a forked process frees",
     ("state.py", "default_states"): "functions that take a table URL have no client",
     ("delta/log/log.py", "_cache"): "`DeltaLog.for_table` has no client; each use of a log lists it again",
-    ("spark/lazy_views.py", "_registered"): "the views of each Spark session, which Java calls by their names",
     # Executors have no client and no session.
     ("spark/executor.py", "lru_cache"): "jobs by their bytes; connections by their options",
 }

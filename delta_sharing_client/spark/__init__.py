@@ -34,12 +34,8 @@ def create_views(
     Spark's own Parquet reader reads the views where it can (``engine="native"``: a classic local session of Spark
     4.2 or later), so that queries are pruned; else Python on the executors.
 
-    In a classic session of Spark 4 this function only lists the tables. The first query that uses a view loads its
-    table, and the view keeps that version. Until then `DESCRIBE` shows no columns. A table that cannot be loaded
-    raises `pyspark.errors.IllegalArgumentException` in each query that uses its view.
-
-    In other sessions this function loads all tables, in parallel. A table that cannot be loaded is logged and left
-    out.
+    The files of the tables are listed in parallel, and each view keeps the version that it then had. A table that
+    cannot be loaded is logged as a warning and left out.
 
     Args:
         spark: the session, classic or Connect; if None the active one, or a new local one.

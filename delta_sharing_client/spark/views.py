@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
@@ -15,22 +13,20 @@ from delta_sharing_client.model.names import Schema, Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.table_planner import TablePlanner
 from delta_sharing_client.spark.configuration import configured_options
 from delta_sharing_client.spark.engine import scan_dataframe
-from delta_sharing_client.spark.lazy_views import lazy_views
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.session import session_for
 from delta_sharing_client.spark.spark_schema import quoted
 from delta_sharing_client.state import ClientState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 logger = module_logger(__name__)
 
-#: Tables that are listed at a time.
+#: Tables whose files are listed at a time.
 _THREADS: Final = 8
 
 
@@ -49,36 +45,24 @@ def create_views(
     state = ClientState(loaded, options, credential_provider)
     rest, storage = state.rest, state.storage
     tables = _by_name(rest, share, database)
-
-    def load(plan_files: Callable[[], ScanPlan]) -> DataFrame:
-        return scan_dataframe((rest, storage), plan_files, session, ScanOptions(), ExecutorOptions(), "auto")
-
-    plans = {name: partial(TablePlanner(rest, table).plan, ScanOptions()) for name, table in tables.items()}
-    views = lazy_views(session)
-    if views is None:
-        return _create_loaded(tables, plans, load)
-    for name, plan_files in plans.items():
-        views.create(name, tables[name].full_name, partial(load, plan_files))
-    return list(tables)
-
-
-def _create_loaded(
-    tables: Mapping[str, Table],
-    plans: Mapping[str, Callable[[], ScanPlan]],
-    load: Callable[[Callable[[], ScanPlan]], DataFrame],
-) -> list[str]:
-    """Create the views of the tables that can be loaded; return their names."""
     created = []
-    with ThreadPoolExecutor(_THREADS, "delta-sharing-views") as pool:
-        futures = {name: pool.submit(plan_files) for name, plan_files in plans.items()}
-        for name, future in futures.items():
+    pool = ThreadPoolExecutor(_THREADS, "delta-sharing-views")
+    try:
+        plans = {
+            name: pool.submit(TablePlanner(rest, table).plan, ScanOptions()) for name, table in tables.items()
+        }
+        for name, plan in plans.items():
             try:
-                frame = load(future.result)
+                frame = scan_dataframe(
+                    (rest, storage), plan.result, session, ScanOptions(), ExecutorOptions(), "auto"
+                )
             except DeltaSharingError as error:
                 logger.warning("no view of table %s: %s", tables[name].full_name, error)
             else:
                 frame.createOrReplaceTempView(quoted(name))
                 created.append(name)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an interrupt waits for no request
     return created
 
 
