@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md matches the Makefile, the tests and the packages."""
+"""CONTRIBUTING.md matches the Makefile and the tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import textwrap
 from pathlib import Path
 from typing import Any
-
-from script_modules import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -29,8 +27,3 @@ def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
 def test_the_paths_that_it_names_exist() -> None:
     for path in re.findall(r"\b(tests/[\w/]+(?:\.\w+)?)", TEXT):
         assert (ROOT / path).exists(), path
-
-
-def test_the_table_of_sizes_has_every_package() -> None:
-    packages = set(load_script("scripts/sizes.py").sizes()) - {"delta", "top level", "total"}
-    assert set(re.findall(r"^\| `([\w/]+)/` \| [\d,]+ \| [\d,]+ \|", TEXT, re.MULTILINE)) == packages
