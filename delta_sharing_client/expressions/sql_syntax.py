@@ -130,13 +130,20 @@ class SqlText:
         if any(value and name not in known for name, value in node.args.items()):
             raise self.unsupported(node, "has a part that a filter cannot hold")
 
+    @staticmethod
+    def bare(node: Node) -> Node:
+        """Return a node without parentheses."""
+        while node.key == "paren":
+            node = node.this
+        return node
+
     def literal(self, node: Node) -> Any:
         """Return the Python value of a literal, None for NULL; times with a zone are in UTC, others are naive.
 
         Raises:
             FilterError: the node is not a literal.
         """
-        node = bare(node)
+        node = self.bare(node)
         try:
             return self._value(node)
         except FilterError:
@@ -168,7 +175,7 @@ class SqlText:
                 return -value
         if key in ("cast", "trycast"):
             self.check(node, "this", "to", "safe")
-            if bare(node.this).key == "column":
+            if self.bare(node.this).key == "column":
                 raise self.unsupported(node, "casts a column")
             return self._cast(self.literal(node.this), node)
         raise self.unsupported(node, "is neither a column nor a literal")
@@ -237,13 +244,6 @@ def _sqlglot() -> tuple[Any, Any, type[Exception]]:
             package=f"sqlglot>={_SQLGLOT}", extra="sql", purpose="a filter given as SQL text"
         )
     return sqlglot.Dialect, sqlglot.exp, SqlglotError
-
-
-def bare(node: Node) -> Node:
-    """Return a node without parentheses."""
-    while node.key == "paren":
-        node = node.this
-    return node
 
 
 def _unescaped(string: str) -> str:
