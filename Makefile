@@ -79,7 +79,7 @@ docs: $(STAMP)  ## build the documentation site into site/, with warnings as err
 wheel: $(STAMP)  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build
 
-release: lint test wheel  ## lint, test, build, check the archives, test the wheel in a new environment
+release: lint docs test matrix differential wheel  ## lint, build the site, test on every PySpark, compare, build and try the wheel
 	$(BIN)/python -m twine check --strict dist/*
 	rm -rf .venv-release && $(PYTHON) -m venv .venv-release
 	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls -t dist/*.whl | head -n 1)[server,delta]"

@@ -105,3 +105,23 @@ def test_a_release_publishes_the_checked_files_without_a_token() -> None:
     assert attest["with"] == {"subject-path": "dist/*"}
     assert "with" not in upload
     assert "secrets." not in (FOLDER / "release.yml").read_text("utf-8")
+
+
+def test_pre_commit_reads_the_package_only_if_a_module_of_it_changed() -> None:
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
+    hooks = {hook["id"]: hook for hook in repo["hooks"]}
+    assert set(hooks) == {"ruff-check", "ruff-format", "mypy", "lint-imports"}
+    for name, hook in hooks.items():
+        if hook.get("pass_filenames", True):
+            assert name.startswith("ruff"), name
+            continue
+        changed = re.compile(hook["files"])
+        assert changed.search("delta_sharing_client/spark/gateway.py"), name
+        assert not changed.search("tests/spark/test_gateway.py"), name
+
+
+def test_a_release_is_preceded_by_every_step_of_ci() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (steps,) = re.findall(r"^release: ([a-z ]+?) *##", makefile, re.MULTILINE)
+    local = re.findall(r"^make ([a-z]+)$", (ROOT / ".ci" / "run").read_text("utf-8"), re.MULTILINE)
+    assert set(local) | {"matrix", "wheel"} <= set(steps.split())
