@@ -21,8 +21,7 @@ from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.spark.gateway_cache import RangeCache
-from delta_sharing_client.spark.gateway_files import PlanFiles
+from delta_sharing_client.spark.gateway_files import PlanFiles, RangeCache
 from delta_sharing_client.spark.session import kept_for
 from delta_sharing_client.spark.webhdfs import ROOT, GatewayServer, ServerClosed
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers

@@ -30,8 +30,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark import gateway as gateways
 from delta_sharing_client.spark.gateway import LOOPBACK, Gateway
-from delta_sharing_client.spark.gateway_cache import PIECE, RangeCache
-from delta_sharing_client.spark.gateway_files import Layout, PlanFiles
+from delta_sharing_client.spark.gateway_files import PIECE, Layout, PlanFiles, RangeCache
 from delta_sharing_client.storage.byte_source import Transfers
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.transport.cancellation import Cancellation
@@ -379,7 +378,7 @@ def test_the_first_column_of_a_query_is_read_ahead_unless_a_row_group_was_skippe
 def test_a_large_column_is_not_read_ahead_before_a_row_group_is_complete(
     gateway: Gateway, store: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delta_sharing_client.spark.read_pattern._GUESSED_BYTES", chunks()[1][1] - 1)
+    monkeypatch.setattr("delta_sharing_client.spark.gateway_files._GUESSED_BYTES", chunks()[1][1] - 1)
     folder, plan = serve(gateway, store)
     plan.files[0].footer()
     store.requests.clear()

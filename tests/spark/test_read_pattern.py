@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from delta_sharing_client.spark import read_pattern
-from delta_sharing_client.spark.read_pattern import Expectation, ReadPattern
+from delta_sharing_client.spark import gateway_files
+from delta_sharing_client.spark.gateway_files import Expectation, ReadPattern
 
 STORED = range(8)
 
@@ -28,7 +28,7 @@ def test_row_groups_of_other_readers_may_be_incomplete() -> None:
     pattern = ReadPattern(readers=2)
     read(pattern, 0, 0, 2)
     (expected,) = read(pattern, 1, 0, 2)
-    assert expected.size == read_pattern._GUESSED_BYTES
+    assert expected.size == gateway_files._GUESSED_BYTES
     read(pattern, 0, 0, 5)
     (expected,) = read(pattern, 0, 1, 2)
     assert (expected.columns, expected.row_groups) == ({2, 5}, 2)
@@ -78,16 +78,16 @@ def test_another_query_begins_anew(monkeypatch: pytest.MonkeyPatch, idle: bool) 
     read(pattern, 0, 0, 1, 2)
     read(pattern, 0, 1, 1, 2)
     if idle:
-        monkeypatch.setattr(read_pattern, "_IDLE", -1.0)
+        monkeypatch.setattr(gateway_files, "_IDLE", -1.0)
     (expected,) = read(pattern, 0, 0, 4 if idle else 1)
-    assert (expected.size, expected.columns) == (read_pattern._GUESSED_BYTES, {4 if idle else 1})
+    assert (expected.size, expected.columns) == (gateway_files._GUESSED_BYTES, {4 if idle else 1})
     assert not pattern.has_read((0, 1), 1)
 
 
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_query_that_opens_the_files_again_begins_anew(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
     """Without a pause a file may be opened again for its next split."""
-    monkeypatch.setattr(read_pattern, "_IDLE_IF_OPENED_AGAIN", -1.0 if paused else 1e9)
+    monkeypatch.setattr(gateway_files, "_IDLE_IF_OPENED_AGAIN", -1.0 if paused else 1e9)
     pattern = ReadPattern(readers=1)
     for group in range(3):
         pattern.read((0, group), 3, STORED[:4])
