@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parent / "loading"))
 from faults.server import FaultServer
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.server import SharingServer
 

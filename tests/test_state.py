@@ -35,9 +35,9 @@ ALLOWED = {
     ("frames/pandas_columns.py", "lru_cache"): "a property of the installed pandas",
     ("transport/url_rules.py", "lru_cache"): "rules about the text of a URL; no name is resolved",
     ("spark/code_distribution.py", "lru_cache"): "the zip of this package's code, by process",
-    ("delta/log/object_store.py", "lru_cache"): "of one store: content by the path and the status of a file",
+    ("log/object_store.py", "lru_cache"): "of one store: content by the path and the status of a file",
     # Libraries that are one for the whole process, and what a thread does at present.
-    ("delta/log/object_store.py", "_MEMORY"): "the memory file system of fsspec",
+    ("log/object_store.py", "_MEMORY"): "the memory file system of fsspec",
     ("transport/log_redaction.py", "threading.local"): "the loggers of urllib3",
     ("transport/log_redaction.py", "_sending"): "the loggers of urllib3",
     ("transport/meanwhile.py", "threading.local"): "the work of a thread while it waits",
@@ -47,7 +47,7 @@ ALLOWED = {
     ("fork_safe.py", "_known"): "weak references to what a forked process replaces",
     ("fork_safe.py", "_locks"): "weak references to the locks that a forked process frees",
     ("state.py", "default_states"): "functions that take a table URL have no client",
-    ("delta/log/log.py", "_cache"): "`DeltaLog.for_table` has no client; each use of a log lists it again",
+    ("log/log.py", "_cache"): "`DeltaLog.for_table` has no client; each use of a log lists it again",
     # Executors have no client and no session.
     ("spark/executor.py", "lru_cache"): "jobs by their bytes; connections by their options",
 }

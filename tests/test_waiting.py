@@ -18,13 +18,15 @@ CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "sleep"}
 #: Where the clock is needed, and what for.
 MAY_USE_THE_CLOCK = {
     "cdf/poller/test_poll_kill.py": "kills at a random moment",
-    "delta/log/test_delta_log_cleanup.py": "makes an operation slow",
     "faults/chaos.py": "prints how long it took",
     "faults/server.py": "pauses where the system does not report what has arrived",
     "faults/stream_kills.py": "kills at a random moment, and prints how long it took",
+    "faults/stress.py": "runs for a given time, and exits and interrupts at random moments",
+    "faults/stress_programs.py": "runs for a given time, and interrupts at random moments",
     "fuzz/fuzz.py": "runs for a given time",
     "golden/make_golden.py": "prints how long it took",
     "loading/interrupted_loads.py": "interrupts at a random moment",
+    "log/test_delta_log_cleanup.py": "makes an operation slow",
     "rest/test_rest_slow_reader.py": "makes decoding slow",
     "scan/test_many_files.py": "makes a consumer slow",
     "sinks/test_sinks_kill.py": "kills at a random moment",

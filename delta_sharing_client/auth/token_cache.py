@@ -16,9 +16,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from delta_sharing_client.auth.renewal import AccessToken
-from delta_sharing_client.delta.log.durable_files import remove_abandoned, replace_file
 from delta_sharing_client.errors import MissingDependencyError, TokenError
 from delta_sharing_client.locks import Timeout, file_lock
+from delta_sharing_client.log.durable_files import remove_abandoned, replace_file
 from delta_sharing_client.model.credentials import HEADER_SAFE, UserSignIn
 from delta_sharing_client.model.numbers import LAST_TIME
 from delta_sharing_client.model.redacted_struct import RedactedStruct

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from delta_sharing_client.cdf.table_history import TableHistory
-from delta_sharing_client.delta.log.durable_files import make_directories, replace_file
 from delta_sharing_client.errors import CheckpointError
 from delta_sharing_client.locks import Timeout, file_lock, holder_of
+from delta_sharing_client.log.durable_files import make_directories, replace_file
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from delta_sharing_client.delta.log.durable_files import replacing
 from delta_sharing_client.errors import ColumnError, DataError
+from delta_sharing_client.log.durable_files import replacing
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import plain, to_json
 

@@ -23,11 +23,6 @@ from urllib.parse import quote
 
 from msgspec import structs
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot
-from delta_sharing_client.delta.log.checkpoint_reader import sidecars
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
-from delta_sharing_client.delta.log.snapshot import Commit
-from delta_sharing_client.delta.log.store_path import LogPath, local_directory
 from delta_sharing_client.errors import (
     BadRequestError,
     DeltaLogError,
@@ -35,6 +30,11 @@ from delta_sharing_client.errors import (
     RestError,
     VersionNotFoundError,
 )
+from delta_sharing_client.log import DeltaLog, Snapshot
+from delta_sharing_client.log.checkpoint_reader import sidecars
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
+from delta_sharing_client.log.snapshot import Commit
+from delta_sharing_client.log.store_path import LogPath, local_directory
 from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata, Protocol, RemoveFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.reader_features import canonical_feature

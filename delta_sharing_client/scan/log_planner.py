@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 from msgspec import structs
 
-from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
+from delta_sharing_client.log import Snapshot, deletion_vector_uri
 from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.redacted_struct import RedactedStruct

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from delta_sharing_client.delta.log import Metadata, Protocol
+from delta_sharing_client.log import Metadata, Protocol
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.problems import bad_request
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.server.problems import not_found

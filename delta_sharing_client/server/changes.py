@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
+from delta_sharing_client.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
 from delta_sharing_client.server.parameters import ChangesParameters, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
 from delta_sharing_client.server.response_lines import Entry

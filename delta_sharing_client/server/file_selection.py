@@ -14,7 +14,7 @@ from math import isnan
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.log import AddFile, Snapshot
 from delta_sharing_client.model.partition_values import MISSING, PartitionValues, partition_text
 
 #: Whether a predicate may be true, and whether it may be false, in the rows of a file; neither if it is NULL.

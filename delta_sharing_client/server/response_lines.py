@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from delta_sharing_client.delta.log import (
+from delta_sharing_client.log import (
     AddFile,
     CdcFile,
     DeletionVector,

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.log.durable_files import replace_file
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret

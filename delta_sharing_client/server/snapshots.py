@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.log import AddFile, Snapshot
 from delta_sharing_client.server.file_selection import select_files
 from delta_sharing_client.server.parameters import PointInTime, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request

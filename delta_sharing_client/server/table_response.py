@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta.log import Metadata, Protocol, Snapshot
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.log import Metadata, Protocol, Snapshot
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.server.capabilities import DELTA, choose_format
 from delta_sharing_client.server.parameters import Paging

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.delta.log.commit_reader import read_commit
-from delta_sharing_client.delta.log.durable_files import sync_directory, sync_file, writing
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
-from delta_sharing_client.delta.log.paths import check_is_directory, resolve_path
-from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.errors import CommitConflictError, MissingDependencyError
+from delta_sharing_client.log.commit_reader import read_commit
+from delta_sharing_client.log.durable_files import sync_directory, sync_file, writing
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY, commit_name
+from delta_sharing_client.log.paths import check_is_directory, resolve_path
+from delta_sharing_client.log.symbolic_links import refuse_links
 from delta_sharing_client.model.actions import AddFile, CdcFile
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.sinks.base import Mode, Sink, WriteResult

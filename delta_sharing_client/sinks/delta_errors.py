@@ -11,8 +11,6 @@ from typing import Final
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from delta_sharing_client.delta.log.durable_files import FULL
-from delta_sharing_client.delta.log.log_segment import list_log
 from delta_sharing_client.errors import (
     CommitConflictError,
     DeltaLogError,
@@ -21,6 +19,8 @@ from delta_sharing_client.errors import (
     SinkError,
     UnsupportedFeatureError,
 )
+from delta_sharing_client.log.durable_files import FULL
+from delta_sharing_client.log.log_segment import list_log
 
 _FEATURES: Final = re.compile(r"table features required: \[([^][]*)\]|Feature '(\w+)' is not supported")
 #: Features whose names in deltalake differ from the protocol, apart from case.

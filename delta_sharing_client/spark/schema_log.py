@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, remove_abandoned
 from delta_sharing_client.errors import StreamError
+from delta_sharing_client.log.durable_files import make_directories, put_if_absent, remove_abandoned
 from delta_sharing_client.model.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes

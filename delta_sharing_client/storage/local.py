@@ -26,7 +26,7 @@ from delta_sharing_client.storage.byte_source import (
 )
 
 if TYPE_CHECKING:
-    from delta_sharing_client.delta.log.object_store import ObjectStore
+    from delta_sharing_client.log.object_store import ObjectStore
 
 T = TypeVar("T")
 
@@ -113,7 +113,8 @@ class _FileAtPath(ABC):
         with self._errors():
             data = self._read(start, stop)
         if len(data) != stop - start:
-            raise DataError(f"it ends before byte {stop}", file_id=self._id)
+            has = f"it has less than {stop} bytes; the table's metadata has {self._size or 'more'}"
+            raise DataError(has, file_id=self._id)
         if view is None:
             return data
         view[:] = data

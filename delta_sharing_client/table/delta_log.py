@@ -9,15 +9,15 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from delta_sharing_client.delta.log import log as base
-from delta_sharing_client.delta.log import snapshot as replayed
-from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
-from delta_sharing_client.delta.log.store_path import LogPath
-from delta_sharing_client.delta.log.table_properties import interval_property, number_property
-from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.filters import Filters
+from delta_sharing_client.log import log as base
+from delta_sharing_client.log import snapshot as replayed
+from delta_sharing_client.log.checkpoint_writer import DELETED_FILE_RETENTION
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.log.store_path import LogPath
+from delta_sharing_client.log.table_properties import interval_property, number_property
+from delta_sharing_client.log.transaction import OptimisticTransaction
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm

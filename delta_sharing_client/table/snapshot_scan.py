@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log import resolve_path
-from delta_sharing_client.delta.log.paths import is_absolute
-from delta_sharing_client.delta.log.store_path import StorePath, local_directory
-from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.table.local_actions import FILE_ID
 from delta_sharing_client.errors import SparkError
+from delta_sharing_client.log import resolve_path
+from delta_sharing_client.log.paths import is_absolute
+from delta_sharing_client.log.store_path import StorePath, local_directory
+from delta_sharing_client.log.symbolic_links import LinkCheck
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.server.catalog import split_name

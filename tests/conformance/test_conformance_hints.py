@@ -18,7 +18,7 @@ from conformance_targets import (
 )
 from hint_oracle.pruning import prune
 
-from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.log import DeltaLog
 
 
 def operand(name: str, value: Any = None) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import pytest
 from test_readme import run_blocks
 
 from delta_sharing_client import DeltaLog
-from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
-from delta_sharing_client.delta.log.log_cache import EXPIRY
-from delta_sharing_client.delta.log.metadata_cleanup import LOG_RETENTION
 from delta_sharing_client.delta.mirror.mirror import Mirror
+from delta_sharing_client.log.checkpoint_writer import DELETED_FILE_RETENTION
+from delta_sharing_client.log.log_cache import EXPIRY
+from delta_sharing_client.log.metadata_cleanup import LOG_RETENTION
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import parquet_frame
 from delta_sharing_client.spark.stored_columns import VARIANT_FILES_SINCE

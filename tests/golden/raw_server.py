@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote, unquote
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_path, resolve_path
+from delta_sharing_client.log import DeltaLog, Snapshot, deletion_vector_path, resolve_path
 
 #: Contents of an answer: the log's actions; required fields only; all fields, null if unknown.
 Wording = Literal["plain", "short", "nulls"]

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import BadRequestError, DeltaSharingError, UnsupportedFeatureError
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.server import ServerOptions, SharingServer
 

@@ -27,7 +27,7 @@ from hint_oracle.predicates import (
     parse_value,
 )
 
-from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.log import AddFile, Snapshot
 
 _KIND_OF_TYPE: Final[dict[str, Kind]] = {
     "byte": "long",

@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from served_tables import add, metadata, protocol, write_table
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot
+from delta_sharing_client.log import DeltaLog, Snapshot
 
 
 def snapshot_of(folder: Path, *actions: dict[str, Any]) -> Snapshot:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from delta_sharing_client.delta.log import DeltaLog, resolve_path, uri_of
+from delta_sharing_client.log import DeltaLog, resolve_path, uri_of
 
 FEATURES = {
     "minReaderVersion": 3,
@@ -161,7 +161,7 @@ def test_duckdb_reads_our_logs(duck: Any, written: tuple[Path, list[int]]) -> No
 
 
 def test_many_sidecars(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delta_sharing_client.delta.log.checkpoint_writer._ROWS_PER_SIDECAR", 4)
+    monkeypatch.setattr("delta_sharing_client.log.checkpoint_writer._ROWS_PER_SIDECAR", 4)
     _, values = write_log(tmp_path / "t", FEATURES, compact=True, **{"delta.checkpointPolicy": "v2"})
     assert len(list((tmp_path / "t" / "_delta_log" / "_sidecars").iterdir())) >= 3
     frame = spark.read.format("delta").load(str(tmp_path / "t"))

@@ -19,8 +19,8 @@ from waiting import wait_until
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient, TableScan
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import ColumnError, DataError, DeltaSharingError, FilterError
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.server import SharingServer
 
 FILES = 40

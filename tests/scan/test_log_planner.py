@@ -2,8 +2,8 @@
 
 import pytest
 
-from delta_sharing_client.delta.log.actions import make_action
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.log.actions import make_action
 from delta_sharing_client.scan.log_planner import located
 from delta_sharing_client.secrets import SecretUrl
 

@@ -17,7 +17,6 @@ from deltalake import DeltaTable, write_deltalake
 from sink_targets import as_texts, drain
 
 from delta_sharing_client import DeltaLog, SharingClient
-from delta_sharing_client.delta.log.durable_files import sync_file
 from delta_sharing_client.errors import (
     CommitConflictError,
     DeltaLogError,
@@ -26,6 +25,7 @@ from delta_sharing_client.errors import (
     SinkError,
     UnsupportedFeatureError,
 )
+from delta_sharing_client.log.durable_files import sync_file
 from delta_sharing_client.model.schema import parse_type_name
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.sinks import DeltaSink, WriteResult, delta

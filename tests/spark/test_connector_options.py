@@ -173,7 +173,7 @@ def test_fail_on_data_loss_false_does_not_skip_versions_that_no_request_reads(
 
 def checkpoint(table: ChangeTable, version: int) -> None:
     """Write a checkpoint, so that the commits up to it may be removed."""
-    from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
+    from delta_sharing_client.log.checkpoint_writer import write_checkpoint
 
     write_checkpoint(ds.DeltaLog(table.root).snapshot_at(version))
 

@@ -25,15 +25,15 @@ from typing import Final
 
 import msgspec
 
-from delta_sharing_client.delta.log.durable_files import (
+from delta_sharing_client.delta.mirror.file_comparison import Comparison
+from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
+from delta_sharing_client.log.durable_files import (
     make_directories,
     remove_quietly,
     sync_directory,
     write_durably,
     writing,
 )
-from delta_sharing_client.delta.mirror.file_comparison import Comparison
-from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
 from delta_sharing_client.model.actions import Metadata
 
 #: The maximum number of syncs without a whole listing, if no number of the server confirms them.

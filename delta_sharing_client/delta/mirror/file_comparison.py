@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log import uri_of
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import file_id_of, key_of, stored_files, tags_of
 from delta_sharing_client.delta.table.file_download import StoredFile
@@ -26,6 +25,7 @@ from delta_sharing_client.delta.table.local_actions import (
     vector_identity,
 )
 from delta_sharing_client.delta.table.local_names import data_file
+from delta_sharing_client.log import uri_of
 from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.wire.file_block import FileBlock
 

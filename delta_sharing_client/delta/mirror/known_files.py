@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from delta_sharing_client.delta.log.snapshot import LogState
 from delta_sharing_client.delta.mirror.state import file_id_of, tags_of
 from delta_sharing_client.delta.table.local_actions import FILE_ID, VECTOR_ID
+from delta_sharing_client.log.snapshot import LogState
 from delta_sharing_client.model.actions import AddFile
 
 

@@ -10,10 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot, resolve_path
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
-from delta_sharing_client.delta.log.paths import check_is_directory
-from delta_sharing_client.delta.log.symbolic_links import LinkCheck, refuse_links
 from delta_sharing_client.delta.mirror.completeness import COMPARE_EVERY
 from delta_sharing_client.delta.mirror.state import (
     check_source,
@@ -31,6 +27,10 @@ from delta_sharing_client.delta.table.local_actions import VECTOR_ID
 from delta_sharing_client.delta.table.local_table import exclusive
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.expressions.filters import Filters
+from delta_sharing_client.log import DeltaLog, Snapshot, resolve_path
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.log.paths import check_is_directory
+from delta_sharing_client.log.symbolic_links import LinkCheck, refuse_links
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.arrow_types import arrow_schema

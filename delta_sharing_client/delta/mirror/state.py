@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_uri
-from delta_sharing_client.delta.log.log_segment import list_log
-from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.log import DeltaLog, Snapshot, deletion_vector_uri
+from delta_sharing_client.log.log_segment import list_log
+from delta_sharing_client.log.store_path import LogPath
 from delta_sharing_client.model.actions import AddFile, Metadata, ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.table_identity import is_same_table

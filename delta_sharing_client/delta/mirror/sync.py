@@ -11,9 +11,6 @@ from typing import Any, Final
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot
-from delta_sharing_client.delta.log.symbolic_links import LinkCheck
-from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.delta.mirror.completeness import COMPARE_EVERY, Completeness, totals_after
 from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare, compare_replaced
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
@@ -42,6 +39,9 @@ from delta_sharing_client.errors import (
     ProtocolError,
     RestError,
 )
+from delta_sharing_client.log import DeltaLog, Snapshot
+from delta_sharing_client.log.symbolic_links import LinkCheck
+from delta_sharing_client.log.transaction import OptimisticTransaction
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.model.table_identity import is_same_table

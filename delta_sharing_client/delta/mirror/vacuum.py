@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log import DeltaLog, deletion_vector_uri
-from delta_sharing_client.delta.log.commit_reader import read_commit
-from delta_sharing_client.delta.log.durable_files import remove_abandoned, writing
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
-from delta_sharing_client.delta.log.store_path import local_directory
-from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.mirror.state import all_stored_files
 from delta_sharing_client.delta.table.file_download import PARTIAL, PRIVATE_FOLDER
 from delta_sharing_client.delta.table.local_actions import now_in_ms
+from delta_sharing_client.log import DeltaLog, deletion_vector_uri
+from delta_sharing_client.log.commit_reader import read_commit
+from delta_sharing_client.log.durable_files import remove_abandoned, writing
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
+from delta_sharing_client.log.store_path import local_directory
+from delta_sharing_client.log.symbolic_links import refuse_links
 from delta_sharing_client.model.actions import RemoveFile
 
 #: Names of a mirror's files; files with other names are kept.

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from delta_sharing_client.delta.log import Snapshot
-from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
 from delta_sharing_client.delta.mirror.state import all_stored_files
 from delta_sharing_client.delta.table.file_download import StoredFile, sha256_of
+from delta_sharing_client.log import Snapshot
+from delta_sharing_client.log.symbolic_links import LinkCheck, is_link
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delta_sharing_client.delta.log import Snapshot
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import key_of, response_format, shared_version
 from delta_sharing_client.delta.table.local_actions import vector_identity
 from delta_sharing_client.errors import ProtocolError, QueryError, RestError
+from delta_sharing_client.log import Snapshot
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, FileAction, Metadata, RemoveFile
 from delta_sharing_client.model.names import Table

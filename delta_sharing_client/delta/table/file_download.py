@@ -15,17 +15,17 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from delta_sharing_client.delta.log.durable_files import (
+from delta_sharing_client.delta.table import partial_file
+from delta_sharing_client.delta.table.partial_file import PartialFile, note_of, read_note
+from delta_sharing_client.errors import DataError, no_thread
+from delta_sharing_client.log.durable_files import (
     make_directories,
     remove_quietly,
     sync_directory,
     write_durably,
     writing,
 )
-from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
-from delta_sharing_client.delta.table import partial_file
-from delta_sharing_client.delta.table.partial_file import PartialFile, note_of, read_note
-from delta_sharing_client.errors import DataError, no_thread
+from delta_sharing_client.log.symbolic_links import LinkCheck, is_link
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
 from delta_sharing_client.parquet.size_limits import footer_limits

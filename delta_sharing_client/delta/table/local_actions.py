@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.action_fields import are_stats
-from delta_sharing_client.delta.log.paths import encode_uuid, uri_of
 from delta_sharing_client.delta.table.file_download import RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_metadata import partition_names, partition_values
 from delta_sharing_client.delta.table.local_names import VECTORS, data_file, data_folder, digest, vector_uuid
 from delta_sharing_client.expressions.record_counts import num_records
+from delta_sharing_client.log.action_fields import are_stats
+from delta_sharing_client.log.paths import encode_uuid, uri_of
 from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.model.json_fields import without_nulls
 from delta_sharing_client.model.partition_values import PartitionValues

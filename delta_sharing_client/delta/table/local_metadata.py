@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.features_in_use import features_of_schema
+from delta_sharing_client.log.features_in_use import features_of_schema
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.names import Table

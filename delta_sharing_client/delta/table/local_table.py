@@ -13,17 +13,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from delta_sharing_client.delta.log import DeltaLog
-from delta_sharing_client.delta.log.durable_files import (
-    make_directories,
-    remove_quietly,
-    sync_directory,
-    write_durably,
-    writing,
-)
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
-from delta_sharing_client.delta.log.paths import check_is_directory
-from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.table.file_download import (
     PARTIAL,
     PRIVATE_FOLDER,
@@ -35,6 +24,17 @@ from delta_sharing_client.delta.table.local_names import VECTORS
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.frames.progress import byte_progress
 from delta_sharing_client.locks import file_lock
+from delta_sharing_client.log import DeltaLog
+from delta_sharing_client.log.durable_files import (
+    make_directories,
+    remove_quietly,
+    sync_directory,
+    write_durably,
+    writing,
+)
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.log.paths import check_is_directory
+from delta_sharing_client.log.symbolic_links import refuse_links
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient

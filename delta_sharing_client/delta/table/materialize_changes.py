@@ -11,18 +11,18 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from delta_sharing_client.cdf.table_history import TableHistory
-from delta_sharing_client.delta.log import DeltaLog
-from delta_sharing_client.delta.log.actions import make_action
-from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
-from delta_sharing_client.delta.log.durable_files import make_directories, rename_durably, writing
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
-from delta_sharing_client.delta.log.snapshot import LogState, Snapshot
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
 from delta_sharing_client.delta.table.materialize_snapshot import Materialized
 from delta_sharing_client.errors import ProtocolError
+from delta_sharing_client.log import DeltaLog
+from delta_sharing_client.log.actions import make_action
+from delta_sharing_client.log.checkpoint_writer import write_checkpoint
+from delta_sharing_client.log.durable_files import make_directories, rename_durably, writing
+from delta_sharing_client.log.log_segment import LOG_DIRECTORY, commit_name
+from delta_sharing_client.log.snapshot import LogState, Snapshot
 from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.wire.answers import Answer

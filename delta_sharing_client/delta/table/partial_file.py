@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.durable_files import remove_quietly, replace_file, sync_file
+from delta_sharing_client.log.durable_files import remove_quietly, replace_file, sync_file
 from delta_sharing_client.storage.byte_source import ByteSource
 from delta_sharing_client.transport.retry import RetryBudget
 

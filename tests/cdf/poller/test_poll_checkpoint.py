@@ -21,7 +21,6 @@ from waiting import BRIEFLY, HANG, WallClock, join, meanwhile
 
 from delta_sharing_client.cdf import checkpoint
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
-from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import (
     BadRequestError,
     ChangesGoneError,
@@ -30,6 +29,7 @@ from delta_sharing_client.errors import (
     TableReplacedError,
 )
 from delta_sharing_client.locks import file_lock
+from delta_sharing_client.log.durable_files import replace_file
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from loading_tables import column, struct_of, z85
 from pyroaring import BitMap64
 
-from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.log import DeltaLog
 
 
 class Source:

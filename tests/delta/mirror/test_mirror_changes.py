@@ -11,9 +11,9 @@ import pytest
 from growing_tables import Source, rows_of
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.mirror import version_changes
 from delta_sharing_client.delta.mirror.mirror import Mirror
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.server.options import ServerOptions
 

@@ -18,8 +18,8 @@ from loading_tables import column
 
 from delta_sharing_client import DeltaLog as LocalLog
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.mirror.mirror import Mirror
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]

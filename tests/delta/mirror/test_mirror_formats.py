@@ -16,14 +16,14 @@ from growing_tables import Source, data_files, rows_of
 from msgspec import structs
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import Snapshot, file_key
-from delta_sharing_client.delta.log.snapshot import LogState
 from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayout, location_of
 from delta_sharing_client.delta.table.local_names import digest
 from delta_sharing_client.errors import BadRequestError
+from delta_sharing_client.log import Snapshot, file_key
+from delta_sharing_client.log.snapshot import LogState
 from delta_sharing_client.model.actions import AddFile, DeletionVector
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer

@@ -26,11 +26,11 @@ from tqdm.std import tqdm
 from waiting import wait_until
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table import file_download, partial_file
 from delta_sharing_client.delta.table.partial_file import PartialFile, note_of, read_note
 from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNotFoundError
+from delta_sharing_client.log import DeltaLog, deletion_vector_path
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.storage.byte_source import ByteSource

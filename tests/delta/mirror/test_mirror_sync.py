@@ -17,7 +17,6 @@ from filelock import FileLock
 from growing_tables import Source, data_files, rows_of
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table import file_download
 from delta_sharing_client.errors import (
@@ -30,6 +29,7 @@ from delta_sharing_client.errors import (
     StorageError,
     VersionNotFoundError,
 )
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]

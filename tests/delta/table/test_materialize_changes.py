@@ -14,8 +14,8 @@ from cdf.feed.change_tables import rows as span
 from deltalake import DeltaTable
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import BadRequestError, DeltaLogError
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.server import SharingServer
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"

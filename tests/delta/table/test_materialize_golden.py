@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog, resolve_path
 from delta_sharing_client.delta.table.materialize_snapshot import Materialized
+from delta_sharing_client.log import DeltaLog, resolve_path
 from delta_sharing_client.server import SharingServer
 
 pytestmark = pytest.mark.slow

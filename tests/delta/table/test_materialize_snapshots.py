@@ -21,7 +21,6 @@ from loading_tables import File, column, write_table
 from waiting import HANG, join, wait_for_rest
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.table import file_download, partial_file
 from delta_sharing_client.delta.table.local_names import data_file, data_folder, encode_folder
 from delta_sharing_client.delta.table.materialize_snapshot import SignedUrlsWarning
@@ -33,6 +32,7 @@ from delta_sharing_client.errors import (
     NotFoundError,
     UnsupportedFeatureError,
 )
+from delta_sharing_client.log import DeltaLog
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]

@@ -17,8 +17,8 @@ from deltalake import write_deltalake
 from moto.server import ThreadedMotoServer
 
 import delta_sharing_client as ds
-from delta_sharing_client.delta.log import store_path
 from delta_sharing_client.errors import CommitConflictError, DataError, DeltaLogError, FileGoneError, StorageError
+from delta_sharing_client.log import store_path
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tables"
 SECRET = "canary-secret-of-s3"

@@ -149,7 +149,7 @@ def test_a_poller_follows_and_restarts(table: SharedTable, source: ChangeTable, 
 
 def write_checkpoint_at(source: ChangeTable, version: int) -> None:
     """Write a table whose log begins with a checkpoint of a later version."""
-    from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
+    from delta_sharing_client.log.checkpoint_writer import write_checkpoint
 
     source.version = -1
     source.commit(source.add("f9", rows(9)))
