@@ -27,7 +27,7 @@ from delta_sharing_client.errors import BadRequestError, StreamError
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark.stream_files import in_order
+from delta_sharing_client.spark.stream import in_order
 
 Serve = Callable[..., SharingServer]
 VECTORS = ["deletionVectors"]

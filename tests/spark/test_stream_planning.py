@@ -32,7 +32,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest import calls
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import stream_files
+from delta_sharing_client.spark import stream
 
 Serve = Callable[..., SharingServer]
 
@@ -244,7 +244,7 @@ def test_urls_last_as_long_as_the_server_says_if_the_clock_is_wrong(
 ) -> None:
     wrong = SimpleNamespace(**vars(time))
     wrong.time = lambda: time.time() + ahead
-    for module in (calls, stream_files):
+    for module in (calls, stream):
         monkeypatch.setattr(module, "time", wrong)
     server = serve(table, url_lifetime=timedelta(hours=1))
     query = Query(server, executorCredentials="false")
