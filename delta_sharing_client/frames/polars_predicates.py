@@ -36,6 +36,8 @@ _WITH_NAN: Final[Mapping[Operator, Operator]] = {">": "<=", ">=": "<"}
 _BETWEEN: Final[Mapping[str, tuple[Operator, Operator]]] = {
     "Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<"),
 }  # fmt: skip
+#: An expression is nested too deep, or has a function of Python; or this release of polars has no such form.
+_NO_JSON: Final = (RecursionError, pl.exceptions.PolarsError, AttributeError, TypeError, ValueError)
 #: Deeper expressions are not decoded.
 _MAX_DEPTH: Final = 100
 
@@ -50,7 +52,7 @@ def pushed_predicate(expression: pl.Expr, columns: StructType, schema: pl.Schema
     """
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
-    except (RecursionError, pl.exceptions.PolarsError):  # nested too deep, or with a function of Python
+    except _NO_JSON:
         return UNKNOWN.maybe_true
     return _Decoder(columns, schema).condition(tree, 0).maybe_true
 
@@ -128,7 +130,7 @@ class _Decoder:
                 return None
         try:
             literal = pl.select(pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")).to_series()
-        except pl.exceptions.PolarsError:
+        except _NO_JSON:
             return None
         if isinstance(literal.dtype, pl.List):
             literal = literal.explode()

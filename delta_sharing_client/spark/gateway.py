@@ -128,17 +128,26 @@ class Gateway(ForkAware):
         """Serve a plan as long as Java has a plan over the relation of a DataFrame.
 
         Raises:
-            SparkError: the gateway was closed meanwhile.
+            SparkError: the gateway was closed meanwhile, or this release of Spark keeps its files elsewhere.
         """
-        jvm: Any = frame.sparkSession._jvm
-        index = frame._jdf.queryExecution().analyzed().relation().location()
+        from py4j.protocol import Py4JError
+
+        try:
+            jvm: Any = frame.sparkSession._jvm
+            index = frame._jdf.queryExecution().analyzed().relation().location()
+            kept = jvm.java.lang.ref.WeakReference(index)
+        except (AttributeError, TypeError, Py4JError) as error:
+            raise SparkError(
+                f"Java does not tell which files this DataFrame reads ({type(error).__name__}), which "
+                "engine='native' needs: use engine='arrow'"
+            ) from error
         plan = self._plans.get(key)
         if plan is None:
             raise SparkError(
                 "the gateway of engine='native' was closed while the table was being loaded, because the session "
                 "stopped: load the table again in a new session"
             )
-        plan.relations.append(jvm.java.lang.ref.WeakReference(index))
+        plan.relations.append(kept)
 
     def drop(self, key: str) -> None:
         """Serve a plan no longer."""

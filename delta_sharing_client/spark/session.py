@@ -130,7 +130,8 @@ def worker_python(spark: SparkSession) -> Iterator[None]:
     """
     context = None if is_connect(spark) else spark.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or spark.conf.get("spark.pyspark.python", None)
-    if context is None or chosen or not str(context.master).startswith("local["):
+    local = context is not None and str(context.master).startswith("local[")
+    if context is None or chosen or not local or not hasattr(context, "pythonExec"):  # it is not documented
         yield
         return
     before = context.pythonExec

@@ -215,3 +215,16 @@ def test_times_beyond_the_years_of_python_are_compared_by_polars(lazy, everythin
     for name in names:
         for expression in (C(name) < literal, C(name) >= literal):
             assert_frame_equal(lazy.filter(expression).collect(), everything.filter(expression))
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, ValueError])
+@pytest.mark.parametrize(("owner", "name"), [("meta", "serialize"), ("Expr", "deserialize")])
+def test_a_polars_without_this_form_of_expressions_reads_the_same_rows(
+    lazy, everything, owner, name, error, monkeypatch
+):
+    def missing(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(pl.Expr if owner == "Expr" else type(C("id").meta), name, missing)
+    expression = C("id") > 5
+    assert sorted(lazy.filter(expression).collect()["id"]) == sorted(everything.filter(expression)["id"])

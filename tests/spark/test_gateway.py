@@ -591,3 +591,11 @@ def test_a_plan_of_a_closed_gateway_cannot_be_held(gateway: Gateway) -> None:
     gateway.close()
     with pytest.raises(SparkError, match="load the table again"):
         gateway.hold("0", Frame())
+
+
+def test_a_spark_that_hides_its_files_is_an_error_with_the_other_engine(gateway: Gateway) -> None:
+    class Frame:
+        sparkSession = None
+
+    with pytest.raises(SparkError, match="use engine='arrow'"):
+        gateway.hold("0", Frame())
