@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.schema import StructField, StructType
-from delta_sharing_client.parquet.arrow_types import arrow_schema
-from delta_sharing_client.parquet.arrow_values import scalar_of
+from delta_sharing_client.parquet.arrow_types import arrow_schema, scalar_of
 from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, check_texts, holds_variant, look_up
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.read_units import LocatedColumn

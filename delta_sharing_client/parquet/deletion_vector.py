@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.z85 import z85_decode
-from delta_sharing_client.parquet.arrow_values import mask_of
+from delta_sharing_client.parquet.arrow_types import mask_of
 from delta_sharing_client.parquet.size_limits import check_size
 
 _MAGIC: Final = 1681511377

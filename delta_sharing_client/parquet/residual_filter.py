@@ -22,7 +22,7 @@ from delta_sharing_client.expressions.predicates import (
 )
 from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
 from delta_sharing_client.model.schema import PrimitiveType, StructField
-from delta_sharing_client.parquet.arrow_values import array_of, scalar_of
+from delta_sharing_client.parquet.arrow_types import array_of, scalar_of
 
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,

@@ -36,7 +36,7 @@ from delta_sharing_client.model.partition_values import (
     partition_text,
 )
 from delta_sharing_client.model.schema import DataType, StructField
-from delta_sharing_client.parquet.arrow_values import ascii_texts, microseconds
+from delta_sharing_client.parquet.arrow_types import ascii_texts, microseconds
 from delta_sharing_client.parquet.tasks import NO_VALUES, FileScanTask, ReadSpec
 from delta_sharing_client.scan.file_tasks import SkipReason
 from delta_sharing_client.wire.file_block import FileBlock

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from delta_sharing_client.parquet.arrow_values import array_of, ascii_texts, mask_of, microseconds, scalar_of
+from delta_sharing_client.parquet.arrow_types import array_of, ascii_texts, mask_of, microseconds, scalar_of
 
 VALUES = [
     (5, pa.int8()),

@@ -13,8 +13,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import Compare
 from delta_sharing_client.frames.arrow import to_table
-from delta_sharing_client.parquet.arrow_types import arrow_type
-from delta_sharing_client.parquet.arrow_values import scalar_of
+from delta_sharing_client.parquet.arrow_types import arrow_type, scalar_of
 
 ABC = {"a": pa.array([1, 2]), "b": pa.array(["x", None]), "c": pa.array([True, False])}
 A, B, C = ("a", "long"), ("b", "string"), ("c", "boolean")
