@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.cdf.options import CommitTimestamp
-    from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.frames import DtypeBackend
     from delta_sharing_client.scan.options import OnFuture
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkDataFrame
     from pyspark.sql import SparkSession
 
-    from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.frames import DtypeBackend
     from delta_sharing_client.scan.options import OnFuture
     from delta_sharing_client.spark.engine import Engine
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from delta_sharing_client.frames import DtypeBackend, check_dtype_backend
 from delta_sharing_client.frames.arrow import grouped
-from delta_sharing_client.frames.dtype_backend import DtypeBackend, check_dtype_backend
 from delta_sharing_client.frames.pandas_columns import Column, new_column, python_values
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.frames import DtypeBackend
     from delta_sharing_client.frames.files import FileFormat
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
@@ -81,7 +81,7 @@ class Scan(ABC):
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        from delta_sharing_client.frames.dtype_backend import check_dtype_backend
+        from delta_sharing_client.frames import check_dtype_backend
 
         check_dtype_backend(dtype_backend)
         with import_ahead("pandas", "delta_sharing_client.frames.pandas"):

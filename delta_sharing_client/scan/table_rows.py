@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.frames import DtypeBackend
     from delta_sharing_client.frames.files import FileFormat
     from delta_sharing_client.scan.options import OnFuture
     from delta_sharing_client.scan.scan import Scan

@@ -14,7 +14,7 @@ from frame_helpers import to_pandas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_sharing_client.frames.dtype_backend import check_dtype_backend
+from delta_sharing_client.frames import check_dtype_backend
 
 BIG = 2**60 + 1
 UTC_TIME = pa.timestamp("us", tz="UTC")
