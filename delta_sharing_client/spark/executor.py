@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec import structs
@@ -20,7 +23,6 @@ from delta_sharing_client.scan.file_tasks import project
 from delta_sharing_client.scan.pipeline import Load, read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches
-from delta_sharing_client.spark.closed_pipe import ended_by_closed_pipe
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
 from delta_sharing_client.storage.byte_source import StorageReader, UrlRenewal
 from delta_sharing_client.storage.download import DownloadReader
@@ -31,6 +33,9 @@ from delta_sharing_client.transport.storage_transport import StorageTransport
 _MEMORY_BUDGET: Final = 128 * 1024 * 1024
 #: A URL that expires within this time is renewed before its first use, seconds.
 _URL_MARGIN: Final = 20
+#: Least bytes of a batch for Spark that is not the only one: more than the buffers of a socket keep while Spark
+#: does not read.
+_LEAST_BYTES: Final = 4 * 1024 * 1024
 
 
 def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
@@ -42,7 +47,7 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
     with _redacted():
         job = decoded_job(job_bytes)
         with closing(_batches(job_bytes, part_bytes, job.spec)) as batches:
-            yield from ended_by_closed_pipe(spark_batches(batches, job.spec.output, job.spec.variant, job.names))
+            yield from _ended_by_closed_pipe(spark_batches(batches, job.spec.output, job.spec.variant, job.names))
 
 
 def read_columns(
@@ -143,3 +148,76 @@ def _renewed(task: FileScanTask, renewal: UrlRenewal) -> FileScanTask:
     if task.url and (usable or isinstance(renewal, _NoRenewal)):
         return task
     return structs.replace(with_urls(task, renewal.renew), expiration=None)
+
+
+def _ended_by_closed_pipe(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """Yield batches to PySpark; while PySpark writes them, a closed pipe ends this process without a message.
+
+    Spark closes the pipe once ``show`` or ``limit`` has enough rows. PySpark's daemon prints a traceback when it
+    cannot write the rest of the output, though nothing is wrong. A Unix filter whose reader is gone ends by the
+    signal SIGPIPE instead. Python ignores that signal by default; here a handler ends the worker.
+
+    The signal is blocked while a batch is read, and so in the threads that this starts: a store that closes a
+    connection does not end the process.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    if task is None or not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
+        yield from batches
+        return
+    handler = _signal_handler(task.taskAttemptId(), TaskContext.get)
+    written = _written_at_once(batches)
+    try:
+        while True:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+            batch = next(written, None)
+            if batch is None:
+                return
+            _end_at_signal(handler)
+            yield batch
+    finally:
+        _end_at_signal(handler)
+
+
+def _written_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches: the last batch is the only one, or does not fit into the buffers of the pipe.
+
+    PySpark's worker then writes to the closed pipe before its daemon does. The first write to a connection that
+    was reset fails without a signal, so the daemon must not make it.
+    """
+    joined: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        small.append(batch)
+        size += batch.nbytes
+        if size >= _LEAST_BYTES:
+            yield from _joined(joined)
+            joined, small, size = small, [], 0
+    yield from _joined(joined + small)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(batches) < 2:
+        yield from batches
+    else:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+
+
+def _end_at_signal(handler: Any) -> None:
+    """Unblock SIGPIPE for a handler, without signals that were pending: ignoring them discards them."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPIPE})
+
+
+def _signal_handler(task: int, current: Callable[[], Any]) -> Callable[[int, Any], None]:
+    """End the process, unless Spark has reused it for another task since."""
+
+    def end(_number: int, _frame: Any) -> None:
+        running = current()
+        if running is None or running.taskAttemptId() == task:
+            os._exit(0)
+
+    return end

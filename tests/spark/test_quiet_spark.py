@@ -16,7 +16,7 @@ from loading.loading_tables import File, column, write_table
 from spark_processes import JAVA_OPTIONS
 
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import closed_pipe
+from delta_sharing_client.spark import executor
 
 PROGRAM = """
 import sys
@@ -78,9 +78,9 @@ class Task:
 
 def test_the_signal_ends_the_process_only_while_its_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
-    monkeypatch.setattr(closed_pipe.os, "_exit", ends.append)
+    monkeypatch.setattr(executor.os, "_exit", ends.append)
     running = Task(1)
-    handler = closed_pipe._handler(1, lambda: running)
+    handler = executor._signal_handler(1, lambda: running)
     handler(signal.SIGPIPE, None)
     assert ends == [0]
     running = Task(2)  # Spark reuses workers
@@ -92,7 +92,7 @@ def test_a_store_that_closes_a_connection_does_not_end_the_process(monkeypatch: 
     """The signal of a broken pipe while a batch is read is discarded, the one while it is written is not."""
     pyspark = pytest.importorskip("pyspark")
     ends: list[int] = []
-    monkeypatch.setattr(closed_pipe.os, "_exit", ends.append)
+    monkeypatch.setattr(executor.os, "_exit", ends.append)
     monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda _: Task(1)))
     before = signal.getsignal(signal.SIGPIPE)
 
@@ -102,7 +102,7 @@ def test_a_store_that_closes_a_connection_does_not_end_the_process(monkeypatch: 
             yield pa.record_batch({"a": np.zeros(1_000_000)})
 
     try:
-        batches = closed_pipe.ended_by_closed_pipe(read())
+        batches = executor._ended_by_closed_pipe(read())
         assert next(batches).num_rows == 1_000_000
         assert not ends
         signal.raise_signal(signal.SIGPIPE)
@@ -127,7 +127,7 @@ def test_a_store_that_closes_a_connection_does_not_end_the_process(monkeypatch: 
 )
 def test_the_last_batch_does_not_fit_into_the_buffers_of_a_pipe(sizes: list[int], written: list[int]) -> None:
     batches = [pa.record_batch({"a": np.arange(size)}) for size in sizes]
-    found = list(closed_pipe._written_at_once(iter(batches)))
+    found = list(executor._written_at_once(iter(batches)))
     assert [batch.num_rows for batch in found] == written
     assert pa.Table.from_batches(found, schema=pa.schema({"a": pa.int64()})).column("a").to_pylist() == [
         value for size in sizes for value in range(size)
