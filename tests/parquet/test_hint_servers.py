@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-import struct
-from datetime import date, datetime
+from datetime import date
 from fractions import Fraction
 from types import SimpleNamespace
 
+import duckdb
 import pytest
 from filter_oracle import (
     KINDS,
@@ -29,7 +28,7 @@ from filter_oracle import (
     terms,
     values,
 )
-from hint_oracle.pruning import prune
+from hint_servers import Older, Reference, java, java_day
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,11 +36,11 @@ from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints, with_long_integers
 from delta_sharing_client.expressions.predicates import And, Not, Or
 from delta_sharing_client.model.schema import StructField, StructType
+from delta_sharing_client.server.file_selection import select_files
 
 MANY = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-UNKNOWN = object()
 
 
 # ---- filters: trees of terms, with negations, and what they mean ----
@@ -83,144 +82,17 @@ def truth(tree, row):
 # ---- servers ----
 
 
-def java_day(text):
-    """The day that Java makes of a date: in the Julian calendar before 15 October 1582, gaps carried over."""
-    year, month, day = map(int, text.split("-"))
-    julian = (year, month, day) < (1582, 10, 15)
-    a = (14 - month) // 12
-    y, m = year + 4800 - a, month + 12 * a - 3
-    days = day + (153 * m + 2) // 5 + 365 * y + y // 4
-    return days - 32083 if julian else days - y // 100 + y // 400 - 32045
-
-
-def java_float(text, narrow):
-    """A float by which Java orders: NaN after everything, -0.0 before 0.0."""
-    number = float(text)
-    if narrow:
-        number = struct.unpack("f", struct.pack("f", number))[0] if math.isfinite(number) else number
-    return (number != number, 0.0 if number != number else number, math.copysign(1, number) > 0)
-
-
-def java(text, value_type):
-    """A text as the value that Java compares; raises ValueError where it does."""
-    if value_type == "bool":
-        return {"true": True, "false": False}[text.lower()]
-    if value_type in ("int", "long"):
-        bits = 31 if value_type == "int" else 63
-        number = int(text)
-        if not -(2**bits) <= number < 2**bits:
-            raise ValueError
-        return number
-    if value_type in ("float", "double"):
-        return java_float(text, value_type == "float")
-    if value_type == "date":
-        return java_day(text)
-    if value_type == "timestamp":
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None or "T" not in text:
-            raise ValueError
-        return moment.timestamp() * 1000 // 1
-    return text.encode("utf-16-be")
-
-
-class Reference:
-    """Evaluates a tree over ranges: True is "some row may be so", and NOT just turns that around."""
-
-    def __init__(self, partition, stats):
-        self.partition = partition
-        try:
-            told = json.loads(stats, parse_float=str, parse_int=str) if stats else {}
-        except ValueError:
-            told = {}
-        self.low, self.high = told.get("minValues", {}), told.get("maxValues", {})
-
-    def keeps(self, hint):
-        return self.evaluate(json.loads(hint)) is not False
-
-    def range(self, column):
-        name = column["name"]
-        if name in self.partition:
-            value = self.partition[name]
-            return None if value is None else (value, value)
-        if name in self.low and name in self.high:
-            return str(self.low[name]), str(self.high[name])
-        return None
-
-    def evaluate(self, node):
-        try:
-            return self.result(node)
-        except (ValueError, KeyError, OverflowError):
-            return UNKNOWN
-
-    def result(self, node):
-        op, children = node["op"], node["children"]
-        if op in ("and", "or"):
-            each = [self.evaluate(child) for child in children]
-            return (op == "or") if (op == "or") in each else UNKNOWN if UNKNOWN in each else op == "and"
-        if op == "not":
-            inner = self.evaluate(children[0])
-            return inner if inner is UNKNOWN else not inner
-        if op == "isNull":
-            return self.range(children[0]) is None
-        column, literal = children
-        assert column["valueType"] == literal["valueType"]
-        found = self.range(column)
-        if found is None:
-            return UNKNOWN
-        low, high = (java(text, column["valueType"]) for text in found)
-        point = java(literal["value"], literal["valueType"])
-        if low > high:
-            raise ValueError
-        inside = low <= point <= high
-        return {
-            "equal": inside,
-            "lessThan": low < point,
-            "lessThanOrEqual": inside or low < point,
-            "greaterThan": high > point,
-            "greaterThanOrEqual": inside or high > point,
-        }[op]
-
-
-class Older(Reference):
-    """Knows partition columns and some types; what it does not understand raises, and the file is kept."""
-
-    def keeps(self, hint):
-        if any(f'"valueType":"{kind}"' in hint for kind in ("float", "double", "timestamp")):
-            return True
-        try:
-            return self.result(json.loads(hint))
-        except (ValueError, KeyError):
-            return True
-
-    def range(self, column):
-        value = self.partition.get(column["name"])
-        return None if value is None else (value, value)
-
-    def result(self, node):
-        op, children = node["op"], node["children"]
-        if op in ("and", "or"):
-            decisive = op == "or"
-            return decisive if any(self.result(child) is decisive for child in children) else not decisive
-        if op == "not":
-            return not self.result(children[0])
-        found = super().result(node)
-        if found is UNKNOWN:
-            raise ValueError
-        return found
-
-
-def embedded(schema, partitions, partition, stats, hint, sql):
-    """Whether the server of this package keeps the file."""
+def embedded(schema, partitions, partition, hint):
+    """Whether the server of this package keeps the file; it evaluates hints on partition values alone."""
     fields = [
         {"name": f.name, "type": str(f.type), "nullable": True, "metadata": f.metadata} for f in schema.fields
     ]
     snapshot = SimpleNamespace(
-        metadata=SimpleNamespace(partition_columns=partitions, configuration={}),
-        protocol=SimpleNamespace(reader_features=(), min_reader_version=1),
+        metadata=SimpleNamespace(partition_columns=partitions),
         schema_string=json.dumps({"type": "struct", "fields": fields}),
-        files=[SimpleNamespace(partition_values=partition, stats=stats)],
+        files=[SimpleNamespace(partition_values=partition)],
     )
-    return bool(prune(snapshot, json_hints=hint, sql_hints=sql))
+    return bool(select_files(snapshot, hint, None))
 
 
 # ---- the property ----
@@ -243,12 +115,11 @@ def check(data, kinds, rows, partitions):
     schema = schema_of(kinds)
     predicate = bound(tree, schema)
     columns = HintColumns.of(schema, partitions)
-    hint, sql = json_hint(predicate, columns), sql_hints(predicate, columns)
+    hint = json_hint(predicate, columns)
     if not any(truth(tree, row) is True for row in rows):
         return
-    assert embedded(schema, partitions, partition, stats, hint, sql), (hint, sql, partition, stats)
     for form in forms(hint):
-        assert embedded(schema, partitions, partition, stats, form, sql), (form, sql, partition, stats)
+        assert embedded(schema, partitions, partition, form), (form, partition, stats)
         assert Reference(partition, stats).keeps(form), (form, partition, stats)
         assert Older(partition, stats).keeps(form), (form, partition, stats)
 
@@ -258,6 +129,19 @@ def forms(hint):
     return set() if hint is None else {hint, with_long_integers(hint)}
 
 
+#: The types of columns that SQL hints have, by DuckDB's names.
+SQL_TYPES = {
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+}
 #: Besides the pools, what servers trip over.
 MORE = {
     "date": [date(1582, 10, 10), date(1582, 10, 16), date(1583, 1, 1)],
@@ -312,7 +196,6 @@ def test_every_comparison_with_every_file(kind):
             if any(truth(tree, {"c": value}) is True for value in rows):
                 assert Reference({}, stats).keeps(hint), (hint, stats)
                 assert Older({}, stats).keeps(hint), (hint, stats)
-                assert embedded(schema, [], {}, stats, hint, ()), (hint, stats)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -320,23 +203,41 @@ def test_every_comparison_with_every_partition_value(kind):
     schema = schema_of({"c": kind})
     found, comparisons = every(kind)
     columns = HintColumns.of(schema, ["c"])
-    hints = [
-        (tree, json_hint(predicate, columns), sql_hints(predicate, columns)) for tree, predicate in comparisons
-    ]
+    hints = [(tree, json_hint(predicate, columns)) for tree, predicate in comparisons]
     for value in [None, *found]:
         if value in ("", b"", b"\xff"):
             continue  # null, or no text
         text = partition_text(kind, value)
         texts = {text, text.replace(" ", "T") + "Z"} if kind == "timestamp" and text else {text}
         for partition in ({"c": one} for one in texts):
-            for tree, hint, sql in hints:
+            for tree, hint in hints:
                 if truth(tree, {"c": value}) is not True:
                     continue
-                assert embedded(schema, ["c"], partition, None, hint, sql), (hint, sql, partition)
                 for form in forms(hint):
-                    assert embedded(schema, ["c"], partition, None, form, sql), (form, sql, partition)
+                    assert embedded(schema, ["c"], partition, form), (form, partition)
                     assert Reference(partition, None).keeps(form), (form, partition)
                     assert Older(partition, None).keeps(form), (form, partition)
+
+
+@pytest.mark.parametrize("kind", SQL_TYPES)
+def test_sql_hints_are_true_for_every_matching_partition_value(kind):
+    """In DuckDB, whose column has the type of the partition column, and reads its values as texts."""
+    found, comparisons = every(kind)
+    columns = HintColumns.of(schema_of({"c": kind}), ["c"])
+    there = [value for value in [None, *found] if value != ""]
+    left_out = 0
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE t (n INTEGER, c {SQL_TYPES[kind]})")
+        texts = [(n, partition_text(kind, value)) for n, value in enumerate(there)]
+        connection.executemany("INSERT INTO t VALUES (?, ?)", texts)
+        for tree, predicate in comparisons:
+            matching = {n for n, value in enumerate(there) if truth(tree, {"c": value}) is True}
+            for hint in sql_hints(predicate, columns):
+                selected = {n for (n,) in connection.execute(f"SELECT n FROM t WHERE {hint}").fetchall()}
+                assert matching <= selected, hint
+                left_out += len(there) - len(selected)
+    assert left_out
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -412,6 +313,8 @@ def test_the_servers_themselves():
     (task,) = [bind_filters([("c", ">", 4)], schema)]
     hint = json_hint(task, HintColumns.of(schema, []))
     assert hint is not None
-    assert not embedded(schema, [], {}, stats, hint, ())
+    assert embedded(schema, [], {}, hint)
+    assert not embedded(schema, ["c"], {"c": "4"}, hint)
+    assert embedded(schema, ["c"], {"c": "5"}, hint)
     assert not Reference({}, stats).keeps(hint)
     assert Older({}, stats).keeps(hint)
