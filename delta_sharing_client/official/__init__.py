@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Final
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from types import ModuleType
+from typing import Any, Final
 
 from delta_sharing_client.api import (
     get_table_metadata,
@@ -20,7 +24,7 @@ from delta_sharing_client.api import (
 )
 from delta_sharing_client.client import SharingClient
 from delta_sharing_client.model.names import Schema, Share, Table
-from delta_sharing_client.official.version import __version__
+from delta_sharing_client.official.missing import missing
 
 __all__ = [
     "Schema",
@@ -37,8 +41,25 @@ __all__ = [
     "load_table_changes_as_spark",
 ]
 
+#: The release of the official client whose names these modules have.
+__version__ = "1.4.2"
 _NAME: Final = "delta_sharing"
-_MODULES: Final = ("delta_sharing", "protocol", "version", "converter", "reader", "rest_client")
+
+
+def _module(name: str, description: str, names: Mapping[str, Any]) -> ModuleType:
+    """Return a module of the official client that needs no file here."""
+    module = module_from_spec(ModuleSpec(f"{__name__}.{name}", None))
+    vars(module).update(names, __doc__=f"`{_NAME}.{name}`{description}.")
+    return module
+
+
+_MODULES: Final = {
+    "version": _module("version", "", {"__version__": __version__}),
+    **{
+        name: _module(name, ", of which nothing has a counterpart here", {"__getattr__": missing(name)})
+        for name in ("converter", "reader", "rest_client")
+    },
+}
 
 
 def install_as_delta_sharing() -> None:
@@ -56,5 +77,8 @@ def install_as_delta_sharing() -> None:
         )
     # Only an entry here makes an import statement of someone else's code find another package.
     sys.modules[_NAME] = sys.modules[__name__]
-    for name in _MODULES:
+    for name in ("delta_sharing", "protocol"):
         sys.modules[f"{_NAME}.{name}"] = import_module(f"{__name__}.{name}")
+    for name, module in _MODULES.items():
+        sys.modules[f"{_NAME}.{name}"] = module
+        setattr(sys.modules[_NAME], name, module)

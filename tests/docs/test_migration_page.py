@@ -10,7 +10,7 @@ from pathlib import Path
 from script_modules import ROOT
 from test_readme import python_blocks
 
-from delta_sharing_client.official.version import __version__
+from delta_sharing_client.official import __version__
 from delta_sharing_client.server import SharingServer
 
 PAGE = ROOT / "docs" / "migration.md"

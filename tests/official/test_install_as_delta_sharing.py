@@ -12,8 +12,8 @@ import pytest
 from script_modules import ROOT, load_script
 
 from delta_sharing_client.errors import ProfileError
+from delta_sharing_client.official import __version__
 from delta_sharing_client.official.protocol import DeltaSharingProfile
-from delta_sharing_client.official.version import __version__
 
 INSTALL = "import delta_sharing_client as ds; ds.install_as_delta_sharing(); "
 FIELDS = {"shareCredentialsVersion": 1, "endpoint": "https://host/x", "bearerToken": "canary"}
