@@ -13,10 +13,9 @@ action keeps its JSON object in `raw`, so that fields of newer writers are not l
 from __future__ import annotations
 
 from delta_sharing_client.log.actions import Action, OtherAction, Transaction, file_key
-from delta_sharing_client.log.log import DeltaLog
+from delta_sharing_client.log.log import CommitInfo, DeltaLog, OptimisticTransaction
 from delta_sharing_client.log.paths import deletion_vector_path, deletion_vector_uri, resolve_path, uri_of
 from delta_sharing_client.log.snapshot import Commit, Snapshot
-from delta_sharing_client.log.transaction import CommitInfo, OptimisticTransaction
 from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol, RemoveFile
 
 __all__ = [

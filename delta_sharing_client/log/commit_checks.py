@@ -1,17 +1,17 @@
-"""Checks of a commit by the rules of the protocol, before it is written.
+"""Checks of a commit by the rules of the protocol, before it is written; its conflicts with other commits.
 
-Serves "Requirements for Writers" of the Delta transaction protocol.
+Serves "Requirements for Writers" and "Mutual Exclusion" of the Delta transaction protocol.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.log.actions import Action, OtherAction, file_key, name_of
+from delta_sharing_client.log.actions import Action, OtherAction, Transaction, file_key, name_of
 from delta_sharing_client.log.features_in_use import features_in_use
 from delta_sharing_client.log.kept_files import check_kept_files
 from delta_sharing_client.log.log_schema import (
@@ -22,7 +22,7 @@ from delta_sharing_client.log.log_schema import (
     schema_of,
 )
 from delta_sharing_client.log.paths import is_absolute
-from delta_sharing_client.log.snapshot import Snapshot
+from delta_sharing_client.log.snapshot import Commit, Snapshot
 from delta_sharing_client.log.table_features import (
     READER_WITH_FEATURES,
     WRITER_WITH_FEATURES,
@@ -218,3 +218,37 @@ def _check_path(path: str, *, allow_absolute_paths: bool) -> None:
         raise DeltaLogError(f"the path {path!r} is not percent-encoded as a URI; quote it (uri_of does)")
     if ".." in unquote(path).split("/"):
         raise DeltaLogError(f"the path {path!r} leads out of the table's directory")
+
+
+def conflict(actions: Sequence[Action], winners: Iterable[Commit]) -> str | None:
+    """Return why a commit cannot be repeated on top of others; None if it conflicts with nothing.
+
+    The others were committed since its transaction began. Only a commit that adds files, and reads none, can be
+    repeated: whether removed files were chosen by rows that others changed is unknown.
+    """
+    for action in actions:
+        if isinstance(action, Protocol | Metadata):
+            return "it changes the protocol or the metadata"
+        if isinstance(action, RemoveFile):
+            return "it removes files"
+        if isinstance(action, CdcFile):
+            return "it has change data of rows that it read"
+    ours = set(filter(None, map(_identity, actions)))
+    for winner in winners:
+        for action in winner.actions:
+            if isinstance(action, Protocol | Metadata):
+                return f"version {winner.version} changed the protocol or the metadata"
+            if (identity := _identity(action)) in ours:
+                return f"version {winner.version} has the same {identity[0]} {identity[1]!r}"
+    return None
+
+
+def _identity(action: Action) -> tuple[str, str] | None:
+    """Return what two concurrent commits must not both have: a file, an application, a domain."""
+    if isinstance(action, AddFile | RemoveFile):
+        return "file", action.path
+    if isinstance(action, Transaction):
+        return "application", action.app_id
+    if isinstance(action, OtherAction) and action.name == "domainMetadata":
+        return "domain", str(action.raw.get("domain"))
+    return None

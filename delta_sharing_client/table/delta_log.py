@@ -14,10 +14,10 @@ from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.log import log as base
 from delta_sharing_client.log import snapshot as replayed
 from delta_sharing_client.log.checkpoint_writer import DELETED_FILE_RETENTION
+from delta_sharing_client.log.log import OptimisticTransaction
 from delta_sharing_client.log.log_segment import LOG_DIRECTORY
 from delta_sharing_client.log.store_path import LogPath
 from delta_sharing_client.log.table_properties import interval_property, number_property
-from delta_sharing_client.log.transaction import OptimisticTransaction
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm

@@ -40,8 +40,8 @@ from delta_sharing_client.errors import (
     RestError,
 )
 from delta_sharing_client.log import DeltaLog, Snapshot
+from delta_sharing_client.log.log import OptimisticTransaction
 from delta_sharing_client.log.symbolic_links import LinkCheck
-from delta_sharing_client.log.transaction import OptimisticTransaction
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.model.table_identity import is_same_table
