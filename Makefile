@@ -44,8 +44,8 @@ kills: $(STAMP)  ## kill Spark streams in the middle of 100 batches; KILLS='--ki
 	@$(BIN)/python tests/faults/stream_kills.py $(KILLS)
 
 # An hour or two: everything that is too long for `test`.
-soak: chaos kills  ## run chaos, kills, the tests marked slow, and a stress of many threads; SOAK='--seconds 600 forks'
-	$(BIN)/python -m pytest $(PARALLEL) -m slow
+soak: chaos kills  ## run chaos, kills, all tests with more examples, and a stress of many threads; SOAK='--seconds 600 forks'
+	DELTA_SHARING_THOROUGH=1 $(BIN)/python -m pytest $(PARALLEL)
 	@$(BIN)/python tests/faults/stress.py $(SOAK)
 
 # atheris is guided by coverage, and has wheels for some systems only; hypothesis replaces it on others.

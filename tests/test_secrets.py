@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client import secrets
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
@@ -107,7 +108,7 @@ class TestRedactUrl:
         query=st.text(),
         user=st.text(st.characters(codec="ascii", exclude_characters="/?#\\[]@", exclude_categories=["C", "Z"])),
     )
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_no_query_or_user_info_is_left(self, path, query, user):
         shown = redact_url(f"https://{user}{CANARY}@host/{path}?{query}{CANARY}")
         assert CANARY not in shown
@@ -315,13 +316,13 @@ class TestRedactText:
         assert masked == []
 
     @given(st.text())
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def test_redacting_twice_is_redacting_once(self, text):
         once = redact_text(text)
         assert redact_text(once) == once
 
     @given(st.sampled_from(SIGNED), st.text(), st.text())
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def test_a_signed_url_anywhere(self, url, before, after):
         assert CANARY not in redact_text(f"{before} {url} {after}")
 

@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import ColumnError, FilterError, MissingDependencyError
@@ -312,7 +313,7 @@ class TestLike:
         with pytest.raises(FilterError, match="has a pattern other than a prefix"):
             bind(f"string LIKE {pattern}")
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(st.text(max_size=5), st.text(max_size=6))
     def test_the_range_is_exact(self, prefix, value):
         escaped = "".join("!" + c if c in "%_!" else c for c in prefix)
@@ -475,7 +476,7 @@ def terms(draw):
 
 
 class TestProperties:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(st.lists(st.lists(terms(), min_size=1, max_size=4), min_size=1, max_size=4))
     @example([[("string", "=", "a\\'b\n"), ("double", "<", -0.0)], [("timestamp", ">", datetime(1, 1, 1))]])
     def test_tuples_as_text_are_the_same_filter(self, groups):
@@ -563,7 +564,7 @@ def oracle():
 class TestOracle:
     """SQLite selects the rows for which a condition is true."""
 
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=examples(400), deadline=None)
     @given(text=conditions())
     @example(text="NOT (x = 1 AND NULL)")
     @example(text="NOT (x NOT IN (1, NULL))")

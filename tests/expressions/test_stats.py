@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.column_bounds import ColumnBounds, outcomes
@@ -133,7 +134,7 @@ class TestNumRecords:
         st.booleans(),
         st.booleans(),
     )
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def test_the_count_equals_that_of_the_decoded_statistics(self, item, spaced, counted):
         """Wherever the count is in the text."""
         first = {"numRecords": 3} | item if counted else item
@@ -253,7 +254,7 @@ class TestBounds:
 
     @pytest.mark.parametrize("kind", [*sorted(PRIMITIVES), DecimalType(10, 2)], ids=str)
     @given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=examples(20), deadline=None)
     def test_any_bound_is_read_without_an_error(self, kind, value):
         bounds(kind, value, value, value, value if isinstance(value, int) else 3)
 
@@ -263,7 +264,7 @@ class TestBounds:
         assert not bounds("long", 1, 2, 0).may_be_nan
 
     @given(st.floats(width=32, allow_nan=False))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_bounds_of_floats_in_any_notation_contain_the_value(self, value):
         """Spark writes a float's shortest digits, which are not its value."""
         for text in (f"{value:.9g}", repr(value), str(value)):
@@ -272,7 +273,7 @@ class TestBounds:
             assert holds(bounds("float", text, text, 0), value)
 
     @given(st.floats(allow_nan=False))
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_bounds_of_doubles_rounded_to_floats_contain_the_value(self, value):
         """However the float is written; one that is too large becomes infinite, or the greatest there is."""
         single = to_float32(value)
@@ -290,7 +291,7 @@ class TestBounds:
         assert bounds("double", 1e300, 2e300, 0) == ColumnBounds(1e300, 2e300, has_null=False, may_be_nan=True)
 
     @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_bounds_of_decimals_rounded_to_doubles_contain_the_value(self, unscaled, scale):
         """Some writers turn decimals into doubles, which have 15 digits or so."""
         value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
@@ -303,7 +304,7 @@ class TestBounds:
         assert (known.lower, known.upper) == (Decimal("0.1"), Decimal("1234567890123.45"))
 
     @given(st.integers(-(10**18), 10**17))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_times_are_cut_to_milliseconds_downward_or_towards_the_epoch(self, micros):
         for cut in (micros // 1000, -(-micros // 1000) if micros < 0 else micros // 1000):
             try:
@@ -359,7 +360,7 @@ class TestBounds:
         )
         | st.text(max_size=45)
     )
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     def test_a_truncated_string_bounds_the_whole_string(self, value):
         for cut in cuts(value):
             assert holds(bounds("string", cut, cut, 0), value), cut
@@ -410,7 +411,7 @@ class TestSaturation:
                 assert known is None, text
 
     @given(st.integers(-(2**63), 2**63 - 1))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_bounds_of_integers_rounded_to_doubles_contain_the_value(self, value):
         for bound in (value, float(value), int(float(value))):
             assert holds(bounds("long", bound, bound, 0), value)

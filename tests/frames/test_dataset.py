@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pushdown_tables import NAME, POOLS, TYPES, write
+from thorough import examples
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DeltaSharingError, SchemaChangedError, StorageError
@@ -98,14 +99,14 @@ expressions = st.recursive(
 
 
 @given(expression=expressions)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_rows_are_those_that_arrow_selects(dataset, everything, expression):
     expected = pds.dataset(everything).to_table(filter=expression, columns=["id"])
     assert ids(dataset.to_table(filter=expression, columns=["id"])) == ids(expected)
 
 
 @given(first=expressions, second=expressions)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_filters_of_the_scan_of_the_dataset_and_of_the_scanner_are_joined(table, everything, first, second):
     scan = table.scan(columns=["ID", *POOLS], filters=[("i", ">=", 0)])
     found = scan.to_dataset().filter(first).to_table(filter=second)
@@ -364,7 +365,7 @@ def connection(everything, dataset):
 
 
 @given(condition=sql)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_duckdb_finds_the_rows_of_its_own_table(connection, condition):
     query = "SELECT id FROM {} WHERE {} ORDER BY id"
     expected = connection.execute(query.format("copied", condition)).fetchall()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.frames import arrow, pandas_columns
 from delta_sharing_client.frames.pandas import to_pandas
@@ -63,7 +64,7 @@ def by_arrow(table: pa.Table) -> pd.DataFrame:
     return pd.DataFrame(made)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     lists=st.lists(DENSE | SPARSE, min_size=1, max_size=5),
     rows=st.sampled_from([0, 1, 7, 1000]),

@@ -13,6 +13,7 @@ import pytest
 from frame_helpers import to_pandas
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.frames import check_dtype_backend
 
@@ -326,7 +327,7 @@ class TestNested:
         assert list(got) == [True, None, False]
 
     @given(st.lists(st.none() | st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=4), max_size=4))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_any_integers_in_lists(self, values):
         got = frame_of(a=pa.array(values, pa.list_(pa.int64())))["a"].tolist()
         assert [None if v is None else [None if i is None else int(i) for i in v] for v in got] == values

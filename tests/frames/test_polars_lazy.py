@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from pushdown_tables import NAME, POOLS, write
+from thorough import examples
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
@@ -86,7 +87,7 @@ def expressions(schema):
 
 
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_rows_are_those_that_polars_selects(lazy, everything, data):
     expression = data.draw(expressions(everything.schema))
     expected = everything.filter(expression).select("id").sort("id")

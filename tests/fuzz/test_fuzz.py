@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from thorough import examples
 from waiting import run_program
 
 sys.path.append(str(Path(__file__).parent))
@@ -22,7 +23,7 @@ def test_arbitrary_bytes_raise_only_typed_errors(name: str) -> None:
     target, samples = TARGETS[name]
 
     @settings(
-        max_examples=300,
+        max_examples=examples(300),
         deadline=None,
         database=None,
         derandomize=True,

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.model.json_text import loads, loads_exact
 
@@ -18,7 +19,7 @@ values = st.recursive(
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_results_equal_those_of_pythons_module(value):
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
         assert loads(text) == json.loads(text)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.errors import ProtocolError, TableNameError
 from delta_sharing_client.model.names import Schema, Share, Table, check_name, parse_bare_table, parse_table_url
@@ -126,7 +127,7 @@ class TestTableUrl:
     profiles = st.none() | st.text(min_size=1).filter(lambda text: text == text.strip())
 
     @given(profiles, names, names, names)
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_round_trip(self, profile, share, schema, name):
         table = Table(name, share, schema)
         assert parse_table_url(f"{profile or ''}#{table.full_name}") == (profile, table)

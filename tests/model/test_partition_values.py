@@ -9,6 +9,7 @@ from decimal import Decimal, localcontext
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.errors import UnsupportedTypeError
 from delta_sharing_client.model.partition_values import (
@@ -73,7 +74,7 @@ class TestIntegers:
             parse(text, "long")
 
     @given(st.sampled_from(sorted(INTEGER_BITS)), st.data())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_round_trip(self, kind, data):
         limit = 2 ** (INTEGER_BITS[kind] - 1)
         value = data.draw(st.integers(-limit, limit - 1))
@@ -116,14 +117,14 @@ class TestFloats:
         assert parse("1e309", "double") == math.inf
 
     @given(st.floats())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_round_trip_of_doubles(self, value):
         for text in (repr(value), repr(value).upper().replace("INF", "Infinity").replace("NAN", "NaN")):
             again = parse(text, "double")
             assert again == value or (math.isnan(again) and math.isnan(value))
 
     @given(st.floats(width=32))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_round_trip_of_floats(self, value):
         again = parse(f"{value:.9g}", "float")
         assert again == value or (math.isnan(again) and math.isnan(value))
@@ -174,7 +175,7 @@ class TestDecimals:
             parse(text, kind)
 
     @given(st.data())
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_round_trip(self, data):
         precision = data.draw(st.integers(1, 38))
         kind = DecimalType(precision, data.draw(st.integers(0, precision)))
@@ -201,7 +202,7 @@ class TestBooleansStringsBinary:
             parse(text, "boolean")
 
     @given(st.text(min_size=1).filter(lambda s: s != "__HIVE_DEFAULT_PARTITION__"))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_strings_are_unchanged(self, text):
         assert parse(text, "string") == text
 
@@ -265,7 +266,7 @@ class TestDates:
                     parse(text, kind)
 
     @given(st.dates())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_round_trip(self, value):
         assert parse_date(value.isoformat()) == value
 
@@ -334,7 +335,7 @@ class TestTimestamps:
         st.sampled_from(["T", " ", "t"]),
     )
     @example(datetime(1, 1, 1), timezone(timedelta(hours=18)), "T")
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_round_trip(self, value, zone, separator):
         plain = (value - EPOCH) // timedelta(microseconds=1)
         assert parse_timestamp(value.isoformat(separator)) == plain
@@ -363,7 +364,7 @@ def test_types_that_cannot_partition(kind):
 @given(
     st.text(), st.sampled_from([*map(PrimitiveType, sorted(PRIMITIVES)), DecimalType(5, 2), DecimalType(38, 10)])
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_a_value_or_a_value_error(text, kind):
     with contextlib.suppress(ValueError):
         parse_partition_value(text, kind)

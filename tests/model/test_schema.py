@@ -6,6 +6,7 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
 from delta_sharing_client.model.schema import (
@@ -215,7 +216,7 @@ class TestTypes:
         assert third.metadata == {}
 
     @given(types.filter(lambda t: isinstance(t, StructType)))
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=examples(80), deadline=None)
     def test_round_trip(self, schema):
         again = parse_schema(json.dumps(to_json(schema)))
         assert again == schema
@@ -350,7 +351,7 @@ class TestMalformed:
             max_leaves=12,
         )
     )
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def test_any_json_is_a_schema_or_a_typed_error(self, node):
         try:
             schema = parse_schema(json.dumps(node))

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.errors import UnsupportedTableError
 from delta_sharing_client.expressions.binding import bind_filters
@@ -191,7 +192,7 @@ class TestDays:
 
 
 class TestTimes:
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(
         st.datetimes(datetime(1, 1, 2), datetime(1899, 12, 30)),  # Python has no time an hour before the year 1
         st.sampled_from(["UTC", "America/New_York", "Europe/Paris", "Asia/Tokyo", "Australia/Sydney"]),
@@ -388,7 +389,7 @@ class TestFiles:
         table = pa.table({"d": pa.array([None, None], pa.date32())})
         assert table_of(parquet(table, {VERSION: "2.4.8"}), struct(d=DATE))["d"].null_count == 2
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(st.lists(st.integers(-800_000, -100_000), min_size=1, max_size=40), st.integers(1, 7))
     def test_row_groups_are_never_pruned_by_legacy_bounds(self, days, size):
         data = parquet(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import array_of, map_of, parquet, struct_of, table_schema
+from thorough import examples
 
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.schema import DataType, PrimitiveType
@@ -144,7 +145,7 @@ def test_a_cast_does_not_change_its_input():
     st.sampled_from([None, "UTC", "Asia/Kolkata"]),
     st.integers(0, 5),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_nanoseconds_are_rounded_down(nanos, zone, start):
     array = pa.array(nanos, pa.int64()).cast(pa.timestamp("ns", tz=zone)).slice(start)
     got = cast_leaf(array, pa.timestamp("us", tz="UTC"))
@@ -183,7 +184,7 @@ class TestTexts:
             check_texts(array)
 
     @given(st.lists(st.none() | st.text(max_size=5), max_size=8), st.integers(0, 4))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     def test_valid_texts_pass(self, texts, start):
         check_texts(pa.array(texts, pa.string()).slice(start))
         check_texts(pa.array([texts], pa.list_(pa.string())))

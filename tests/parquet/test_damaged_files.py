@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import FILE_ID, array_of, batches, parquet, read, struct_of, table_schema
+from thorough import examples
 from waiting import run_program
 
 from delta_sharing_client.errors import DataError
@@ -195,7 +196,7 @@ def test_no_flipped_bit_of_the_footer_ends_the_process():
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_flipped_bits_anywhere_are_a_data_error_or_do_no_harm(data):
     """In the footer too, which has no checksum: an error must be typed; a value may be wrong there."""
     damaged = data.draw(st.sampled_from([PLAIN, CHECKED]))
@@ -216,7 +217,7 @@ def test_flipped_bits_anywhere_are_a_data_error_or_do_no_harm(data):
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_footer_bytes_raise_a_data_error(middle):
     for data in (b"PAR1" + middle + b"PAR1", b"PAR1" + middle + struct.pack("<I", len(middle)) + b"PAR1", middle):
         with pytest.raises(DataError):

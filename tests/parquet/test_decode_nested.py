@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parquet_files import array_of, column, field, map_of, mapped, parquet, read, struct_of
+from thorough import examples
 
 from delta_sharing_client.errors import DataError
 
@@ -335,7 +336,11 @@ def nestings(draw, depth=3):
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_any_nesting_comes_back(data):
     kind, arrow, strategy = data.draw(nestings(), label="type")
     values = data.draw(st.lists(strategy, max_size=5), label="values")

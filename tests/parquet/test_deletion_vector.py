@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from parquet_files import decode_file
 from pyroaring import BitMap64
+from thorough import examples
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.actions import DeletionVector
@@ -69,7 +70,7 @@ def test_the_text_of_the_z85_standard_decodes():
 
 
 @given(st.binary(max_size=70))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_z85_text_of_any_length_decodes(data):
     assert z85_decode(z85_encode(data)) == data
 
@@ -98,7 +99,7 @@ def test_an_inline_vector_that_delta_wrote_with_padding_decodes():
 
 
 @given(st.sets(st.integers(0, 2**33), min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_inline_vectors_decode_whichever_way_they_are_padded(rows):
     body = body_of(rows)
     for text in (z85_encode(body), z85_encode(body + bytes(-len(body) % 4))):
@@ -118,7 +119,7 @@ def test_an_inline_vector_of_known_bytes_decodes():
     assert [row for row, keep in enumerate(mask) if not keep] == [3, 4, 7, 11, 18, 29]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.sets(st.integers(0, 2**34), max_size=50))
 @pytest.mark.protocol("deletionVectors")
 def test_inline_and_stored_vectors_hold_the_same_rows(rows):

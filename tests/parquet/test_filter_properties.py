@@ -29,6 +29,7 @@ from filter_oracle import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
@@ -38,7 +39,9 @@ from delta_sharing_client.scan.file_tasks import SkipReason, TaskPlanner, read_s
 from delta_sharing_client.wire.file_block import FileBlock
 
 QUICK = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
@@ -143,14 +146,14 @@ def test_the_row_filter_keeps_the_rows_that_the_filter_says(data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(QUICK, max_examples=30)
+@settings(QUICK, max_examples=examples(30))
 def test_pruning_by_statistics(kind, data):
     rows = [{"c": value} for value in data.draw(st.lists(st.none() | values(kind), min_size=1, max_size=3))]
     check_pruning(data, {"c": kind}, rows, [])
 
 
 @given(data=st.data())
-@settings(QUICK, max_examples=120)
+@settings(QUICK, max_examples=examples(120))
 def test_pruning_by_several_columns(data):
     kinds, rows = data.draw(tables(), label="table")
     partitions = data.draw(st.lists(st.sampled_from(sorted(kinds)), unique=True), label="partitions")
@@ -287,7 +290,7 @@ def test_every_comparison_as_a_hint(kind):
 
 
 @given(data=st.data())
-@settings(QUICK, max_examples=120)
+@settings(QUICK, max_examples=examples(120))
 def test_hints_on_several_columns(data):
     kinds = {name: data.draw(st.sampled_from(HINT_KINDS), label=name) for name in ("p", "q")}
     check_hints(data, kinds | {"x": "long"})

@@ -31,6 +31,7 @@ from filter_oracle import (
 from hint_servers import Older, Reference, java, java_day
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints, with_long_integers
@@ -39,7 +40,9 @@ from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.server.file_selection import select_files
 
 MANY = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
@@ -243,7 +246,7 @@ def test_sql_hints_are_true_for_every_matching_partition_value(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("partitions", [[], ["c"]], ids=["data", "partition"])
 @given(data=st.data())
-@settings(MANY, max_examples=25)
+@settings(MANY, max_examples=examples(25))
 def test_files_with_matching_rows_are_kept(kind, partitions, data):
     rows = [{"c": value} for value in data.draw(st.lists(st.none() | values(kind), min_size=1, max_size=3))]
     check(data, {"c": kind}, rows, partitions)

@@ -7,13 +7,16 @@ from filter_oracle import as_batch, as_filters, filters, matches, schema_of, tab
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from parquet_files import batches, parquet
+from thorough import examples
 
 from delta_sharing_client.expressions.binding import bind_filters
 
 
 @given(data=st.data())
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 def test_a_file_gives_the_rows_that_the_filter_says(data):
     kinds, rows = data.draw(tables(max_rows=8), label="table")

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 from variant_encoder import Encoder, array, mapping, metadata, number, primitive, text
 
 from delta_sharing_client.errors import DataError
@@ -322,7 +323,7 @@ class TestMalformed:
         with pytest.raises(DataError, match="characters of names"):
             to_json(array([one] * 300), metadata(["n" * 1_000_000]))
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(st.binary(max_size=60), st.binary(max_size=30) | st.just(ABC))
     @example(b"\x02\x00", ABC)
     @example(b"\x03", ABC)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 from variant_encoder import Encoder, array, mapping, metadata, number, primitive, text
 
 from delta_sharing_client.errors import DataError
@@ -446,7 +447,7 @@ def shred(value, schema, encode):
 
 
 class TestRoundTrip:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(schemas, st.lists(shreddable, min_size=1, max_size=4), st.integers())
     def test_shredded_values_are_restored(self, schema, values, seed):
         draw = random.Random(seed)
@@ -460,7 +461,7 @@ class TestRoundTrip:
         decoded = [json.loads(item) for item in variant_to_json(column).to_pylist()]
         assert decoded == values
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(schemas, st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12)), max_size=4))
     def test_any_bytes(self, schema, pairs):
         rows = [

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.column_bounds import TRUE, ColumnBounds, outcomes
@@ -217,7 +218,7 @@ def kept(predicate, kind, texts, days):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
     found = data.draw(st.lists(texts(kind), min_size=1, max_size=6))
     days = data.draw(st.lists(DAYS, min_size=len(found), max_size=len(found)))
@@ -229,7 +230,7 @@ def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_ordinary_values_beside_each_other(kind, data):
     """No file of the block leaves the arrays, unless its value has to be parsed by itself."""
     value = st.sampled_from(KINDS[kind])

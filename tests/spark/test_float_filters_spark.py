@@ -85,7 +85,10 @@ def frames(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         yield made
 
 
-@pytest.mark.parametrize("place", ["d", "f", "wide", "s.deep.x", "s.deep.`y.z`"])
+@pytest.mark.parametrize(
+    "place",
+    ["d", *(pytest.param(name, marks=pytest.mark.slow) for name in ("f", "wide", "s.deep.`y.z`")), "s.deep.x"],
+)
 @pytest.mark.parametrize("reader", READERS)
 def test_the_rows_of_filters_are_those_of_all_rows(frames: dict[str, Any], reader: str, place: str) -> None:
     found: dict[str, dict[str, list[int]]] = {reader: {}, "arrow": {}}

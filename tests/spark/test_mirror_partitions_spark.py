@@ -98,7 +98,7 @@ def test_a_malformed_partition_value_raises(kind: str, spark: Any, make: Make) -
         mirror_dataframe(mirror.scan(), spark).collect()
 
 
-@pytest.mark.parametrize("name", ["_metadata", "_METADATA"])
+@pytest.mark.parametrize("name", ["_metadata", pytest.param("_METADATA", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["text", "struct", "partition", "absent"])
 def test_a_column_with_the_name_of_sparks_metadata_is_read(kind: str, name: str, spark: Any, make: Make) -> None:
     inside = {"file_name": "x", "row_index": 5}

@@ -306,7 +306,14 @@ def test_files_that_spark_would_read_differently_are_read_by_the_package(
     assert mirror_dataframe(mirror.scan(columns=[]), spark).count() == 2
 
 
-@pytest.mark.parametrize("name", ["partition_timestamps", "dv_partitioned_nested", "void", "empty"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dv_partitioned_nested",
+        "empty",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("partition_timestamps", "void")),
+    ],
+)
 def test_columns_can_be_selected_or_empty(name: str, spark: Any, golden: SharingClient, tmp_path: Path) -> None:
     table = golden.table(f"golden.tables.{name}")
     mirror = table.mirror(tmp_path / "mirror")

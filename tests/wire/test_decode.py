@@ -22,6 +22,7 @@ from answer_lines import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client._version import __version__
 from delta_sharing_client.errors import (
@@ -266,7 +267,7 @@ class TestMalformed:
     )
 
     @given(st.data())
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     def test_any_object_is_an_action_or_a_typed_error(self, data):
         """Any field of any line replaced by any JSON value."""
         delta_file = {
@@ -312,7 +313,7 @@ class TestMalformed:
             hash(action)
 
     @given(st.lists(st.binary(max_size=30), max_size=6))
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     def test_any_bytes_are_a_typed_error(self, chunks):
         with pytest.raises((ProtocolError, QueryError)):
             decode([*chunks, b"x"])

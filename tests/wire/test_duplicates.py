@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol
@@ -117,7 +118,7 @@ _FILES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(st.lists(_FILES, max_size=4), max_size=3), max_size=3))
 def test_blocks_and_single_files_have_the_same_result(pages: list[list[list[AddFile]]]) -> None:
     def outcome(made: list[list[Any]]) -> Any:

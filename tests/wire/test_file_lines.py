@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from thorough import examples
 
 from delta_sharing_client.model.actions import FileAction
 from delta_sharing_client.model.capabilities import ResponseCapabilities
@@ -193,7 +194,7 @@ def test_decoded_files_show_no_url(form: str) -> None:
     assert "f1" in shown
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data(), st.sampled_from(["parquet", "delta"]))
 def test_an_answer_is_decoded_alike_wherever_the_body_is_cut(data: Any, form: str) -> None:
     if form == "parquet":
@@ -254,7 +255,7 @@ _ACTION = _fields(add=_ADD, remove=_ADD, cdc=_ADD)
 _LINE = _fields(file=_fields(**_OWN, **_CONTENT, deltaSingleAction=_ACTION, deletionVectorFileId=_TEXT), add=_ADD)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(_LINE, st.sampled_from(["parquet", "delta"]))
 def test_typed_and_lenient_decoding_agree_on_any_fields(line: dict[str, Any], form: str) -> None:
     text = json.dumps(line).encode()
@@ -263,7 +264,7 @@ def test_typed_and_lenient_decoding_agree_on_any_fields(line: dict[str, Any], fo
         assert fields_of(action) == fields_of(lenient(form, text))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data(), st.sampled_from([("parquet", parquet_line()), ("delta", delta_line())]))
 def test_typed_and_lenient_decoding_agree_on_lines_with_one_other_value(
     data: Any, example: tuple[Any, dict[str, Any]]

@@ -13,6 +13,7 @@ from answer_lines import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from delta_sharing_client.errors import (
     ProtocolError,
@@ -43,7 +44,7 @@ class TestLines:
         assert [parse_object(line) for line in lines] == [{"a": 1}, {"b": 2}]
 
     @given(st.data())
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     def test_any_cut_into_chunks_gives_the_same_lines(self, data):
         lines = data.draw(
             st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=8), label="lines"
@@ -131,7 +132,7 @@ class TestJson:
         assert parse_object(json.dumps(item).encode()) == item
 
     @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     def test_counted_depth_equals_that_of_a_parser(self, value):
         def depth(node):
             if isinstance(node, dict):

@@ -236,7 +236,7 @@ def test_mirrors_of_random_changes_equal_those_of_listings(
     with_vector: set[str] = set()
     mirror.sync(progress=False)
     listings = 0
-    for step in range(40):
+    for step in range(20):
         for part in range(choices.randint(1, 3)):
             names = sorted(set(source.files) - with_vector)
             action = choices.choice(["add", "add", "remove", "vector", "return", "compact"])
