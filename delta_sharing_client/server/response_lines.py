@@ -26,7 +26,7 @@ from delta_sharing_client.log import (
 )
 from delta_sharing_client.model.json_fields import without_nulls
 from delta_sharing_client.server.capabilities import DELTA
-from delta_sharing_client.server.file_urls import ANY_BYTES, signed_url
+from delta_sharing_client.server.files import ANY_BYTES, signed_url
 from delta_sharing_client.server.problems import internal
 from delta_sharing_client.server.table_request import TableRequest
 
