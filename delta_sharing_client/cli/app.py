@@ -6,11 +6,10 @@ import click
 
 import delta_sharing_client as ds
 from delta_sharing_client.cli.catalog import count, history, ls, schema, show
-from delta_sharing_client.cli.check import profile
 from delta_sharing_client.cli.command import CommandGroup, examples
 from delta_sharing_client.cli.follow import mirror, pull, serve
+from delta_sharing_client.cli.profiles import login, logout, profile
 from delta_sharing_client.cli.rows import changes, export, head
-from delta_sharing_client.cli.sign_in import login, logout
 
 
 @click.group(
