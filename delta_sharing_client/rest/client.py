@@ -6,6 +6,7 @@ A request is retried as a whole: an answer is used only after it has been decode
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
@@ -15,6 +16,7 @@ from msgspec import structs
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token
 from delta_sharing_client.errors import ProtocolError, RestError
+from delta_sharing_client.fork_safe import ForkAware, ForkSafeLock
 from delta_sharing_client.model.access_modes import need_urls
 from delta_sharing_client.model.actions import FileAction, ResponseFormat
 from delta_sharing_client.model.capabilities import HEADER, parse_capabilities
@@ -25,7 +27,6 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
 from delta_sharing_client.rest.calls import VERSION_HEADER, Caller, version_of
-from delta_sharing_client.rest.known_tables import KnownTables
 from delta_sharing_client.rest.missing_names import listed, names_checked
 from delta_sharing_client.rest.resources import (
     Resource,
@@ -61,6 +62,8 @@ T = TypeVar("T")
 ChangeRequest: TypeAlias = ChangesRequest | VersionsRequest
 R = TypeVar("R", QueryRequest, ChangeRequest)
 
+#: Tables whose metadata is kept in memory.
+_MAX_TABLES: Final = 256
 #: Statuses of servers that lack an endpoint.
 _NO_ENDPOINT: Final = frozenset({404, 405, 501})
 
@@ -322,3 +325,32 @@ class RestClient:
         with names_checked(self._caller, self.options, resource):
             answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
         return TemporaryCredentials.from_json(answer, resource.what)
+
+
+class KnownTables(ForkAware):
+    """The metadata of the tables that one client queried last. May be used by several threads.
+
+    It may be outdated: hints for the server are made of it, and the metadata of the answer confirms them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._tables: OrderedDict[Table, TableInfo] = OrderedDict()
+        super().__init__()
+
+    def get(self, table: Table) -> TableInfo | None:
+        """Return the metadata of a table; None if it is not known."""
+        with self._lock:
+            return self._tables.get(table)
+
+    def put(self, table: Table, info: TableInfo) -> None:
+        """Keep the metadata of a table; beyond 256 tables the one queried longest ago is removed."""
+        with self._lock:
+            self._tables[table] = info
+            self._tables.move_to_end(table)
+            if len(self._tables) > _MAX_TABLES:
+                self._tables.popitem(last=False)
+
+    def after_fork(self) -> None:
+        """Know no table."""
+        self._tables = OrderedDict()
