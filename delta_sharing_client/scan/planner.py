@@ -335,7 +335,7 @@ class ServerPlanner(Struct, frozen=True):
         """Compare the version answered for a time with the version of the metadata for this time.
 
         An earlier version is correct: older servers describe the latest version for any time.
-        `wire/time_travel.py` checks an answer by its own header and lines.
+        `wire/answer_checks.py` checks an answer by its own header and lines.
         """
         if options.timestamp is None or answered is None or described is None:
             return

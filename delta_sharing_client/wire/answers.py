@@ -22,12 +22,11 @@ from delta_sharing_client.model.actions import (
     RemoveFile,
 )
 from delta_sharing_client.model.redacted_struct import RedactedStruct
+from delta_sharing_client.wire.answer_checks import check_time_travel, check_view_changes
 from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import AnyRequest, QueryRequest
-from delta_sharing_client.wire.time_travel import check_time_travel
-from delta_sharing_client.wire.view_changes import check_view_changes
 
 T = TypeVar("T")
 H = TypeVar("H", Protocol, Metadata)
