@@ -14,6 +14,7 @@ import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command, examples
 from delta_sharing_client.cli.options import (
     FORMATS,
+    LocalPath,
     Number,
     ServerCommand,
     open_table,
@@ -23,7 +24,6 @@ from delta_sharing_client.cli.options import (
     table_argument,
 )
 from delta_sharing_client.cli.output import echo, show_facts, show_records
-from delta_sharing_client.cli.paths import LocalPath
 
 
 @click.command(

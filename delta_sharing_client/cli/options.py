@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import warnings
@@ -20,6 +21,7 @@ from click.shell_completion import CompletionItem
 
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command
+from delta_sharing_client.paths import local_path
 
 _OPTIONS: Final = "delta_sharing_client.options"
 _TOKENS: Final = "delta_sharing_client.tokens"
@@ -46,6 +48,27 @@ class Number(click.IntRange):
             return int(super().convert(value, param, ctx))
         except click.BadParameter:
             self.fail(f"{str(value)!r} is not a whole number {self._range}, such as {self._example}.", param, ctx)
+
+
+class LocalPath(click.Path):
+    """The type of each argument and option of a command that takes a path of this machine.
+
+    The path is read as by `delta_sharing_client.paths.local_path`: with `~` and `file:` URLs. The arguments are
+    those of `click.Path`; `-` is returned as it is with `allow_dash`.
+    """
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return the path; raises `click.BadParameter`, for which click names the option."""
+        if value == "-" and self.allow_dash:
+            return value
+        try:
+            path = local_path(value, "it")
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        super().convert(path, param, ctx)  # checks what is there
+        return path
 
 
 def split_names(_: click.Context, __: click.Parameter, values: Iterable[str] | None) -> list[str] | None:

@@ -11,6 +11,7 @@ import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import (
     FORMATS,
+    LocalPath,
     Number,
     ServerCommand,
     catalog_option,
@@ -23,7 +24,6 @@ from delta_sharing_client.cli.options import (
     table_argument,
 )
 from delta_sharing_client.cli.output import echo, show_rows, stdout_for
-from delta_sharing_client.cli.paths import LocalPath
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ import pytest
 from command_runs import run
 
 from delta_sharing_client.cli.app import cli
-from delta_sharing_client.cli.paths import LocalPath
+from delta_sharing_client.cli.options import LocalPath
 from delta_sharing_client.server import SharingServer
 
 #: Texts that are no paths. PROFILE and TABLE_URL may be URLs; `load_profile` reads them.
