@@ -32,6 +32,7 @@ from delta_sharing_client.expressions.literals import (
     time_literal,
 )
 from delta_sharing_client.expressions.predicates import (
+    LOWER_CASE,
     And,
     Compare,
     Constant,
@@ -41,12 +42,12 @@ from delta_sharing_client.expressions.predicates import (
     Operator,
     Or,
     Predicate,
+    collation_of,
     columns_of,
     is_collated,
     is_float,
     joined,
 )
-from delta_sharing_client.model.collations import LOWER_CASE, collation_of
 from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 

@@ -8,18 +8,27 @@ A predicate is
 
 NULL follows SQL: a comparison with null is neither true nor false, and only rows for which the filter is true are
 returned. NaN follows IEEE 754: it is not equal to any value.
+
+Strings compare by the collation of their column ("Collated String Type"), which changes no stored value.
+`UTF8_BINARY`, the default, orders strings by their bytes. `UTF8_LCASE` orders them so after a conversion to lower
+case, code point by code point. Others need the library ICU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from delta_sharing_client.model.collations import collation_of
 from delta_sharing_client.model.partition_values import Value
 from delta_sharing_client.model.schema import DataType, PrimitiveType, StructField
+
+#: The collation that ignores case.
+LOWER_CASE: Final = "UTF8_LCASE"
+_BINARY: Final = "UTF8_BINARY"
+#: The key of the collation in the metadata of a column.
+_COLLATION: Final = "__COLLATIONS"
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
@@ -85,6 +94,23 @@ def joined(kind: type[And | Or], parts: Iterable[Predicate]) -> Predicate:
 def is_collated(column: StructField) -> bool:
     """Whether comparisons of a column follow a collation, for which the bounds of statistics have no meaning."""
     return bool(column.metadata) and collation_of(column) is not None
+
+
+def collation_of(column: StructField) -> str | None:
+    """Return the collation of a column of strings; None if its strings compare as bytes.
+
+    A collation of another provider than Spark keeps its provider: ``icu.UNICODE``. A malformed one is its text.
+    """
+    given = column.metadata.get(_COLLATION)
+    if not given:
+        return None
+    names = set(map(str, given.values())) if isinstance(given, dict) else {str(given)}
+    name = names.pop() if len(names) == 1 else str(given)
+    provider, _, rest = name.partition(".")
+    known = (rest if provider.lower() == "spark" else name).upper()
+    if known in (_BINARY, LOWER_CASE):
+        return None if known == _BINARY else LOWER_CASE
+    return name
 
 
 def columns_of(predicate: Predicate) -> Iterator[StructField]:
