@@ -148,26 +148,26 @@ class TableNameError(DeltaSharingError, ValueError):
 
 
 class ColumnError(DeltaSharingError, ValueError):
-    """The requested `columns` of `what`, a table, are unknown, ambiguous or repeated."""
+    """The requested `columns` of `subject`, a table, are unknown, ambiguous or repeated."""
 
     def __init__(self, message: str, *, columns: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.columns = tuple(columns)
-        self.what: str | None = None  # set by the planner, which knows it
+        self.subject: str | None = None  # set by the planner, which knows it
 
     def _sentence(self) -> str:
-        return _located(self.what, super()._sentence())
+        return _located(self.subject, super()._sentence())
 
 
 class FilterError(DeltaSharingError, ValueError):
-    """A filter or predicate hint is malformed, or a value in it does not fit its column in `what`, a table."""
+    """A filter or predicate hint is malformed, or a value in it does not fit its column in `subject`, a table."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.what: str | None = None  # set by the planner, which knows it
+        self.subject: str | None = None  # set by the planner, which knows it
 
     def _sentence(self) -> str:
-        return _located(self.what, super()._sentence())
+        return _located(self.subject, super()._sentence())
 
 
 class RestError(DeltaSharingError):
@@ -177,24 +177,24 @@ class RestError(DeltaSharingError):
         status: HTTP status.
         error_code: the server's `errorCode`, redacted, or None.
         server_message: the server's `message`, redacted, or None.
-        what: the requested object, such as ``table share.schema.name``.
+        subject: the requested object, such as ``table share.schema.name``.
     """
 
     def __init__(
         self,
         *,
         status: int,
-        what: str,
+        subject: str,
         error_code: str | None = None,
         server_message: str | None = None,
         hint: str | None = None,
     ) -> None:
         self.status = status
-        self.what = what
+        self.subject = subject
         self.error_code = _server_text(error_code) if error_code else None
         self.server_message = _server_text(server_message) if server_message else None
         answer = ": ".join(part for part in (self.error_code, self.server_message) if part)
-        sentence = f"{what}: the sharing server answered {status}" + (f" ({answer})" if answer else "")
+        sentence = f"{subject}: the sharing server answered {status}" + (f" ({answer})" if answer else "")
         super().__init__(sentence + (f". {hint}" if hint else ""))
 
 
@@ -232,17 +232,17 @@ class QueryError(DeltaSharingError):
     """The server reported an error within an answer, or an asynchronous query failed or timed out.
 
     Attributes:
-        what: the requested object.
+        subject: the requested object.
         server_message: the server's message, redacted.
         status: `httpStatusErrorCode` of the answer, or None.
     """
 
-    def __init__(self, *, what: str, server_message: str, status: int | None = None) -> None:
-        self.what = what
+    def __init__(self, *, subject: str, server_message: str, status: int | None = None) -> None:
+        self.subject = subject
         self.server_message = _server_text(server_message)
         self.status = status
         code = f" (status {status})" if status is not None else ""
-        super().__init__(f"{what}: the sharing server failed while answering{code}: {self.server_message}")
+        super().__init__(f"{subject}: the sharing server failed while answering{code}: {self.server_message}")
 
 
 class TransportError(DeltaSharingError):

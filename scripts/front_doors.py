@@ -62,10 +62,10 @@ class Run:
             check(batch is not None and sink.write(batch).inserted > 0, f"{name} stores a batch")
 
 
-def check(condition: object, what: str) -> None:
+def check(condition: object, subject: str) -> None:
     """Raise `AssertionError` if a condition is false."""
     if not condition:
-        raise AssertionError(what)
+        raise AssertionError(subject)
 
 
 def core(run: Run) -> None:

@@ -26,7 +26,7 @@ VALUES = {
     "access_modes": ["dir"],
     "commit_info": {"operation": "WRITE"},
     "status": 503,
-    "what": "table share.schema.t",
+    "subject": "table share.schema.t",
     "error_code": "INTERNAL",
     "server_message": f'failed: {{"access_token": "{CANARY}"}} Bearer {CANARY}',
     "hint": "Try again later",
@@ -143,12 +143,14 @@ def test_attributes_hold_the_arguments(cls):
 
 
 def test_messages_of_errors():
-    assert str(errors.RestError(status=500, what="table a.b.c")) == "table a.b.c: the sharing server answered 500"
+    assert (
+        str(errors.RestError(status=500, subject="table a.b.c")) == "table a.b.c: the sharing server answered 500"
+    )
     full = errors.NotFoundError(
-        status=404, what="table a.b.c", error_code="NOT_FOUND", server_message="no table", hint="Check the name"
+        status=404, subject="table a.b.c", error_code="NOT_FOUND", server_message="no table", hint="Check the name"
     )
     assert str(full) == ("table a.b.c: the sharing server answered 404 (NOT_FOUND: no table). Check the name")
-    assert str(errors.QueryError(what="table a.b.c", server_message="boom", status=500)) == (
+    assert str(errors.QueryError(subject="table a.b.c", server_message="boom", status=500)) == (
         "table a.b.c: the sharing server failed while answering (status 500): boom"
     )
     assert str(errors.DataError("is damaged", file_id="f1")) == "file f1: is damaged"
@@ -161,8 +163,8 @@ def test_messages_of_errors():
 
 def test_long_server_messages_are_cut():
     for error in (
-        errors.QueryError(what="table a.b.c", server_message="x " * 1_000_000),
-        errors.RestError(what="table a.b.c", status=500, server_message="x " * 1_000_000),
+        errors.QueryError(subject="table a.b.c", server_message="x " * 1_000_000),
+        errors.RestError(subject="table a.b.c", status=500, server_message="x " * 1_000_000),
     ):
         assert len(str(error)) < 10_000
         assert len(error.server_message or "") < 10_000

@@ -26,17 +26,19 @@ FOREVER = 86_400.0
 NEVER = timedelta(seconds=FOREVER)
 
 
-def wait_until(condition: Callable[[], T], what: Callable[[], object] | str = "") -> T:
+def wait_until(condition: Callable[[], T], subject: Callable[[], object] | str = "") -> T:
     """Wait until a condition is true, and return its value.
 
     Args:
         condition: called until its value is true.
-        what: what to report after a hang: a text, or a function that returns something to look at.
+        subject: what to report after a hang: a text, or a function that returns something to look at.
     """
     end = time.monotonic() + HANG
     while not (value := condition()):
         if time.monotonic() > end:
-            raise AssertionError(f"still not true after {HANG:.0f} s: {what() if callable(what) else what}")
+            raise AssertionError(
+                f"still not true after {HANG:.0f} s: {subject() if callable(subject) else subject}"
+            )
         time.sleep(0.005)
     return value
 

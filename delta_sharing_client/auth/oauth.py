@@ -93,7 +93,7 @@ class OAuthTokens(ABC, Generic[C]):
     """
 
     #: What answers, and the field of the profile with its URL, for messages.
-    _what, _field = "token endpoint", "tokenEndpoint"
+    _subject, _field = "token endpoint", "tokenEndpoint"
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class OAuthTokens(ABC, Generic[C]):
         code, message = (clean_text(fields, name, response.scrub) for name in ("error", "error_description"))
         # No colon after the code: that of `expired_token` would read as a field with a secret, which is masked.
         details = ", ".join(redact_text(text)[:_MAX_MESSAGE] for text in (code, message) if text)
-        sentence = f"the {self._what} {self._shown} answered {response.status}"
+        sentence = f"the {self._subject} {self._shown} answered {response.status}"
         if details:
             sentence += f" ({details})"
         if 300 <= response.status < 400:

@@ -66,7 +66,7 @@ class _Grant:
 class _Exchange(OAuthTokens[_Grant]):
     """One request to an endpoint of the provider."""
 
-    _what, _field = "OpenID provider", "issuer"
+    _subject, _field = "OpenID provider", "issuer"
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the answer."""

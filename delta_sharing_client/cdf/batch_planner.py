@@ -98,6 +98,6 @@ class BatchPlanner:
     def checked_id(self, position: Position, version: int) -> str:
         """Request the id of the table; raise `TableReplacedError` if it is not that of the position."""
         metadata = self.rest.table_metadata(self.table, self.options.formats).metadata
-        what = f"table {self.table.full_name}"
-        check_same_table(position.table_id, metadata, what, self.advice, version=version)
+        subject = f"table {self.table.full_name}"
+        check_same_table(position.table_id, metadata, subject, self.advice, version=version)
         return metadata.id

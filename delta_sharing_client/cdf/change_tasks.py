@@ -30,13 +30,13 @@ class ChangeTasks:
     the file has one.
 
     Args:
-        what: the table, for messages.
+        subject: the table, for messages.
         query: the options of the changes.
         first: the first version of the range, if the options have none.
     """
 
-    def __init__(self, what: str, query: ChangeOptions, first: int | None = None) -> None:
-        self._what = what
+    def __init__(self, subject: str, query: ChangeOptions, first: int | None = None) -> None:
+        self._subject = subject
         self._first = first if query.starting_version is None else query.starting_version
         self._micros = query.commit_timestamp == "timestamp"
         # The files of one kind of change in a version share one mapping.
@@ -51,10 +51,10 @@ class ChangeTasks:
         versions: dict[int, list[FileAction]] = {}
         for file in files:
             if file.version is None:
-                raise ProtocolError(f"{self._what}: the changes name the file {file.id} without its version")
+                raise ProtocolError(f"{self._subject}: the changes name the file {file.id} without its version")
             if self._first is not None and file.version < self._first:
                 raise ProtocolError(
-                    f"{self._what}: the changes from version {self._first} on contain the file "
+                    f"{self._subject}: the changes from version {self._first} on contain the file "
                     f"{file.id} of version {file.version}"
                 )
             versions.setdefault(file.version, []).append(file)
@@ -97,7 +97,7 @@ class ChangeTasks:
         added = {file.id: file for file in files if isinstance(file, AddFile)}
         if len(removed) + len(added) != len(files):
             raise ProtocolError(
-                f"{self._what}: version {files[0].version} names a file with two different deletion vectors"
+                f"{self._subject}: version {files[0].version} names a file with two different deletion vectors"
             )
         if not removed or not added:
             return {}

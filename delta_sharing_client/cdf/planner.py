@@ -18,7 +18,7 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.file_tasks import misfits_of, project, read_spec
+from delta_sharing_client.scan.file_tasks import errors_naming, project, read_spec
 from delta_sharing_client.scan.options import latest_before
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.wire.answers import Answer
@@ -94,11 +94,11 @@ class ChangeFeedPlanner(Struct, frozen=True):
 
     def _plan_range(self, options: ChangeOptions) -> ChangesPlan:
         answer = self.rest.table_changes(self.table, options.request(views=self.views))
-        history = TableHistory.of(answer, options.ending_version, self._what)
+        history = TableHistory.of(answer, options.ending_version, self._subject)
         first = options.starting_version if answer.version is None else answer.version
-        check_same_table(self.known_id, answer.metadata, self._what, self.replaced_advice, version=first)
-        history.check(options.columns, self._what, self.replaced_advice)
-        maker = ChangeTasks(self._what, options, answer.version)
+        check_same_table(self.known_id, answer.metadata, self._subject, self.replaced_advice, version=first)
+        history.check(options.columns, self._subject, self.replaced_advice)
+        maker = ChangeTasks(self._subject, options, answer.version)
         if answer.of_view:
             return self._plan(answer, history, maker.of_view(answer.items), options, None)
         tasks = maker.of_changes(answer.items)
@@ -115,9 +115,9 @@ class ChangeFeedPlanner(Struct, frozen=True):
         The range of the options is ignored. The table must be shared with its history.
         """
         answer = self.rest.query_table(self.table, QueryRequest(formats=options.formats, version=version))
-        check_same_table(self.known_id, answer.metadata, self._what, self.replaced_advice, version=version)
-        answer.protocol.check_readable(self._what)
-        tasks = ChangeTasks(self._what, options, version).of_snapshot(answer.items, version)
+        check_same_table(self.known_id, answer.metadata, self._subject, self.replaced_advice, version=version)
+        answer.protocol.check_readable(self._subject)
+        tasks = ChangeTasks(self._subject, options, version).of_snapshot(answer.items, version)
         history = TableHistory((answer.metadata,), (answer.protocol,))
         return self._plan(answer, history, tasks, options, version)
 
@@ -129,7 +129,7 @@ class ChangeFeedPlanner(Struct, frozen=True):
         options: ChangeOptions,
         version: int | None,
     ) -> ChangesPlan:
-        spec = change_spec(options, history.protocol, history.last, self._what, of_view=answer.of_view)
+        spec = change_spec(options, history.protocol, history.last, self._subject, of_view=answer.of_view)
         return ChangesPlan(
             table=self.table,
             version=version,
@@ -147,11 +147,13 @@ class ChangeFeedPlanner(Struct, frozen=True):
         )
 
     @property
-    def _what(self) -> str:
+    def _subject(self) -> str:
         return f"table {self.table.full_name}"
 
 
-def change_columns(schema: StructType, options: ChangeOptions, what: str, *, of_view: bool = False) -> StructType:
+def change_columns(
+    schema: StructType, options: ChangeOptions, subject: str, *, of_view: bool = False
+) -> StructType:
     """Return the columns of change rows: those of the table that the options name, and those of changes.
 
     The changes of a view have no `_commit_version`.
@@ -160,7 +162,7 @@ def change_columns(schema: StructType, options: ChangeOptions, what: str, *, of_
         ColumnError: the options name unknown columns.
         UnsupportedTableError: the table has a column with a name that its changes need.
     """
-    with misfits_of(what):
+    with errors_naming(subject):
         columns = project(schema, options.columns)
     types = dict(zip(CHANGE_COLUMNS, ("string", "long", options.commit_timestamp), strict=True))
     if of_view:
@@ -168,7 +170,7 @@ def change_columns(schema: StructType, options: ChangeOptions, what: str, *, of_
     taken = [name for name in columns.names if name.lower() in types]
     if taken:
         raise UnsupportedTableError(
-            f"{what} has a column {taken[0]!r} of its own, a name that its changes need; "
+            f"{subject} has a column {taken[0]!r} of its own, a name that its changes need; "
             "choose the others with columns=[...]"
         )
     added = (StructField(name, PrimitiveType(kind)) for name, kind in types.items())
@@ -176,9 +178,9 @@ def change_columns(schema: StructType, options: ChangeOptions, what: str, *, of_
 
 
 def change_spec(
-    options: ChangeOptions, protocol: Protocol, metadata: Metadata, what: str, *, of_view: bool = False
+    options: ChangeOptions, protocol: Protocol, metadata: Metadata, subject: str, *, of_view: bool = False
 ) -> ReadSpec:
     """Return what to read of the files of changes; raises as `change_columns`."""
-    output = change_columns(metadata.schema, options, what, of_view=of_view)
+    output = change_columns(metadata.schema, options, subject, of_view=of_view)
     spec = read_spec(metadata, options.columns, None, options.variant, protocol)
     return replace(spec, output=output, unmapped=frozenset(CHANGE_COLUMNS))

@@ -12,7 +12,7 @@ from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
 from delta_sharing_client.model.table_identity import check_same_table
-from delta_sharing_client.scan.file_tasks import misfits_of, project
+from delta_sharing_client.scan.file_tasks import errors_naming, project
 from delta_sharing_client.wire.answers import Answer
 
 
@@ -31,7 +31,7 @@ class TableHistory:
     protocols: tuple[Protocol, ...]
 
     @classmethod
-    def of(cls, answer: Answer[Any, Any], ending_version: int | None, what: str) -> TableHistory:
+    def of(cls, answer: Answer[Any, Any], ending_version: int | None, subject: str) -> TableHistory:
         """Return the history in an answer; the server may exceed `ending_version`, the last requested version.
 
         Raises:
@@ -44,7 +44,7 @@ class TableHistory:
         ]
         protocols = (answer.protocol, *answer.protocols)
         for protocol in protocols:
-            protocol.check_readable(what)
+            protocol.check_readable(subject)
         return cls((answer.metadata, *later), protocols)
 
     @property
@@ -79,7 +79,7 @@ class TableHistory:
     def check(
         self,
         columns: Iterable[str] | None,
-        what: str,
+        subject: str,
         replaced_advice: str = "Read the changes from that version on",
     ) -> None:
         """Check that one schema fits the rows of the whole range, of these columns if any are given.
@@ -91,20 +91,20 @@ class TableHistory:
             TableReplacedError: the table was replaced within the range.
             ColumnError: a requested column is not in the table at the end of the range.
         """
-        with misfits_of(what):
+        with errors_naming(subject):
             names = None if columns is None else project(self.last.schema, columns).names
         steps = zip(pairwise(self.metadata), pairwise(self.modes), strict=True)
         for (before, after), modes in steps:
-            check_same_table(before.id, after, what, replaced_advice, version=after.version)
+            check_same_table(before.id, after, subject, replaced_advice, version=after.version)
             if modes[0] not in ("none", modes[1]):
                 raise SchemaChangedError(
-                    f"{what}: {_at(after.version)} its column mapping changed from {modes[0]!r} to {modes[1]!r}; "
-                    f"{_ADVICE}",
+                    f"{subject}: {_at(after.version)} its column mapping changed from {modes[0]!r} to "
+                    f"{modes[1]!r}; {_ADVICE}",
                     version=after.version,
                 )
             broken = breaking_changes(before, after, modes, names)
             if broken:
-                raise changed_schema(what, after.version, broken)
+                raise changed_schema(subject, after.version, broken)
 
 
 _ADVICE = "read the changes before that version, and those from it on, one by one"
@@ -120,12 +120,12 @@ def breaking_changes(
 
 
 def changed_schema(
-    what: str, version: int | None, changed: Sequence[ColumnChange], *, advice: str = _ADVICE
+    subject: str, version: int | None, changed: Sequence[ColumnChange], *, advice: str = _ADVICE
 ) -> SchemaChangedError:
     """Return the error for columns that a version renamed, dropped or retyped; `advice` is the remedy."""
     changes = "; ".join(map(str, changed))
     return SchemaChangedError(
-        f"{what}: {_at(version)} {changes}; {advice}, or leave the column out with columns=[...]",
+        f"{subject}: {_at(version)} {changes}; {advice}, or leave the column out with columns=[...]",
         version=version,
         columns=list(dict.fromkeys(item.column for item in changed)),
     )

@@ -31,13 +31,13 @@ from delta_sharing_client.cli.output import echo, show_facts, show_records
         "delta-sharing ls config.share --recursive --output csv",
     ),
 )
-@click.argument("what", metavar="PROFILE[#SHARE[.SCHEMA]]", required=False, default="")
+@click.argument("subject", metavar="PROFILE[#SHARE[.SCHEMA]]", required=False, default="")
 @click.option("--recursive", "-r", is_flag=True, help="List all tables below.")
 @catalog_option
 @output_option
-def ls(what: str, recursive: bool, catalog: str, output: str) -> None:
+def ls(subject: str, recursive: bool, catalog: str, output: str) -> None:
     """List the shares, the schemas of a share, or the tables of a schema."""
-    profile, name = ds.Table.split_url(what if "#" in what else f"{what.strip()}#")
+    profile, name = ds.Table.split_url(subject if "#" in subject else f"{subject.strip()}#")
     with connect(profile) as client:
         rows = _listing(client.iceberg if catalog == "iceberg" else client, name, recursive)
         show_records(list(rows[0]) if rows else ["share"], rows, output)

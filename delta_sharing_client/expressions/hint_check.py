@@ -62,13 +62,13 @@ class _HintError(Exception):
     """What is wrong with a hint."""
 
 
-def warn_about_hint(text: str | None, schema: StructType, what: str) -> None:
+def warn_about_hint(text: str | None, schema: StructType, subject: str) -> None:
     """Warn if a caller's hint has an unknown operator, value type or column, or a value that does not fit.
 
     Args:
         text: the hint, a JSON object; None without.
         schema: the table's schema.
-        what: the table, for the message.
+        subject: the table, for the message.
 
     Warns:
         PredicateHintWarning: servers ignore the hint. The warning is that of the caller outside this package.
@@ -79,7 +79,7 @@ def warn_about_hint(text: str | None, schema: StructType, what: str) -> None:
         _check_condition(json.loads(text), schema)
     except _HintError as error:
         warn(
-            f"{what}: jsonPredicateHints {error}; the server may ignore the hint, which filters no rows in any "
+            f"{subject}: jsonPredicateHints {error}; the server may ignore the hint, which filters no rows in any "
             "case: use filters= to filter rows",
             PredicateHintWarning,
             stacklevel=_frames_of_package() + 1,

@@ -22,7 +22,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import NO_COLUMNS
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.file_tasks import misfits_of, project
+from delta_sharing_client.scan.file_tasks import errors_naming, project
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
@@ -53,7 +53,7 @@ def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPl
     """
     snapshot = at_snapshot(name, opened, options)
     schema = table_schema(opened.schema(), opened.spec())
-    with misfits_of(f"table {name.full_name}"):
+    with errors_naming(f"table {name.full_name}"):
         predicate = None if options.filters is None else bind_filters(options.filters, schema)
         output = project(schema, options.columns)
     used = {} if predicate is None else {column.name: column for column in columns_of(predicate)}

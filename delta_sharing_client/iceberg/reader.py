@@ -112,7 +112,7 @@ def _cast(batch: pa.RecordBatch, fields: StructType, target: pa.Schema) -> pa.Re
 
 
 @contextmanager
-def reading(what: str, table: str | None = None) -> Iterator[None]:
+def reading(subject: str, table: str | None = None) -> Iterator[None]:
     """Raise the errors of pyiceberg and pyarrow as those of this package; their texts are redacted."""
     try:
         yield
@@ -122,9 +122,11 @@ def reading(what: str, table: str | None = None) -> Iterator[None]:
         raise
     except OSError as error:
         kind = FileGoneError if isinstance(error, FileNotFoundError) else StorageError
-        raise kind(f"{what}: a file cannot be read: {_text(error)}") from None
+        raise kind(f"{subject}: a file cannot be read: {_text(error)}") from None
     except Exception as error:  # noqa: BLE001  # pyiceberg raises errors of pydantic, pyarrow and many of its own
-        raise IcebergError(f"{what}: pyiceberg cannot read it: {type(error).__name__}: {_text(error)}") from None
+        raise IcebergError(
+            f"{subject}: pyiceberg cannot read it: {type(error).__name__}: {_text(error)}"
+        ) from None
 
 
 def _text(error: Exception) -> str:

@@ -82,8 +82,8 @@ class _CallerAdapter(BaseAdapter):
             )
         parts = urlsplit(url)
         path = tuple(unquote(segment) for segment in parts.path.strip("/").split("/"))
-        what, params = self._what(path), dict(parse_qsl(parts.query))
-        resource = Resource(path, what, _ADVICE)
+        subject, params = self._subject(path), dict(parse_qsl(parts.query))
+        resource = Resource(path, subject, _ADVICE)
         data = self._caller.call(
             request.method or "GET",
             resource,
@@ -95,13 +95,13 @@ class _CallerAdapter(BaseAdapter):
         )
         token = params.get("pageToken")
         if token is not None and json.loads(data).get("next-page-token") == token:
-            raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
+            raise ProtocolError(f"{subject}: the server gave the same page token twice; its listing never ends")
         answer = requests.Response()
         answer.status_code, answer.encoding, answer.url, answer.request = 200, "utf-8", url, request
         answer._content = data
         return answer
 
-    def _what(self, path: tuple[str, ...]) -> str:
+    def _subject(self, path: tuple[str, ...]) -> str:
         """Return the object of a path for messages."""
         names = [self._share]
         for kind in ("namespaces", "tables"):

@@ -36,17 +36,17 @@ class IcebergSnapshot(NamedTuple):
     time: datetime
 
 
-def _refused(what: str) -> Any:
+def _refused(subject: str) -> Any:
     """Return a method that raises `IcebergError`, because Iceberg has no counterpart."""
 
     def refuse(self: IcebergTable | IcebergScan, *_: Any, **__: Any) -> Any:
         name = (self.table if isinstance(self, IcebergScan) else self).name.full_name
         raise IcebergError(
-            f"Iceberg table {name}: {what} not available through the Iceberg catalog, which lists and loads "
+            f"Iceberg table {name}: {subject} not available through the Iceberg catalog, which lists and loads "
             f"tables; use client.table({name!r}), without the Iceberg catalog"
         )
 
-    refuse.__doc__ = f"Raise `IcebergError`: {what} not available through the Iceberg catalog."
+    refuse.__doc__ = f"Raise `IcebergError`: {subject} not available through the Iceberg catalog."
     return refuse
 
 

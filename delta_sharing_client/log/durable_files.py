@@ -37,8 +37,8 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errn
 
 
 @contextmanager
-def writing(what: str, table: LogPath) -> Iterator[None]:
-    """Convert errors of the file system, while `what` of a table is written.
+def writing(subject: str, table: LogPath) -> Iterator[None]:
+    """Convert errors of the file system, while `subject` of a table is written.
 
     Raises:
         DiskFullError: the disk is full, or the quota is exhausted.
@@ -49,10 +49,10 @@ def writing(what: str, table: LogPath) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise DiskFullError(
-                f"{what} cannot be written: {error.strerror}; nothing was committed: make room and try again",
+                f"{subject} cannot be written: {error.strerror}; nothing was committed: make room and try again",
                 path=str(table),
             ) from error
-        raise DeltaLogError(f"{what} cannot be written: {error.strerror}", path=str(table)) from error
+        raise DeltaLogError(f"{subject} cannot be written: {error.strerror}", path=str(table)) from error
 
 
 def _lock(file: int) -> bool | None:

@@ -94,7 +94,7 @@ class ObjectStore:
         self._lock = ForkSafeLock()
         self._proven = False
         self._system, self.root = self._open(url, options)
-        self.read_kept = lru_cache(maxsize=_KEPT)(self._read_kept)
+        self.read_cached = lru_cache(maxsize=_KEPT)(self._read_small)
 
     @representation
     def __repr__(self) -> str:
@@ -141,10 +141,10 @@ class ObjectStore:
             return data
 
     def is_kept(self, status: StoreStatus | None) -> bool:
-        """Return whether `read_kept` keeps a file."""
+        """Return whether `read_cached` keeps a file."""
         return status is not None and status.st_size <= _KEPT_SIZE
 
-    def _read_kept(self, path: str, status: StoreStatus) -> bytes:
+    def _read_small(self, path: str, status: StoreStatus) -> bytes:
         return self.read(path)
 
     def remove(self, path: str) -> None:

@@ -73,7 +73,7 @@ class StorePath:
     def read_bytes(self) -> bytes:
         """Read the file; small files with a known status are kept."""
         if self._status is not None and self.is_kept:
-            return self.store.read_kept(self._path, self._status)
+            return self.store.read_cached(self._path, self._status)
         return self.store.read(self._path)
 
     @property

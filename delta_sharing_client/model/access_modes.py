@@ -19,12 +19,12 @@ def offers_directory_alone(modes: tuple[str, ...]) -> bool:
 
 def directory_only(
     table: Table,
-    what: str = "this needs the URLs of its files",
+    why: str = "this needs the URLs of its files",
     instead: str = "scans, changes and mirrors read it",
 ) -> DirectoryAccessError:
     """Return the error for an operation that a table shared by directory does not support."""
     return DirectoryAccessError(
-        f"table {table.full_name} is offered by its directory only (temporary credentials): {what}, and {instead}",
+        f"table {table.full_name} is offered by its directory only (temporary credentials): {why}, and {instead}",
         location=table.location,
         access_modes=table.access_modes or (DIRECTORY_ACCESS,),
     )

@@ -76,8 +76,8 @@ class Protocol:
         """Whether column mapping is in force; the property `delta.columnMapping.mode` has no effect otherwise."""
         return any(canonical_feature(feature) == "columnmapping" for feature in self.required_features)
 
-    def check_readable(self, what: str) -> None:
-        """Raise if this release cannot read the table, named by `what`.
+    def check_readable(self, subject: str) -> None:
+        """Raise if this release cannot read the table, named by `subject`.
 
         Raises:
             UnsupportedFeatureError: it needs reader features that are not supported; all are named.
@@ -86,13 +86,13 @@ class Protocol:
         newest = NEWEST_READER[self.response_format]
         if self.min_reader_version > newest:
             raise UnsupportedTableError(
-                f"{what} needs reader version {self.min_reader_version} of the {self.response_format} format; "
+                f"{subject} needs reader version {self.min_reader_version} of the {self.response_format} format; "
                 f"this release reads up to {newest}: upgrade delta-sharing-client"
             )
         missing = [f for f in self.required_features if canonical_feature(f) not in SUPPORTED_FEATURES]
         if missing:
             raise UnsupportedFeatureError(
-                f"{what} needs reader features that this release does not support: {', '.join(missing)}; "
+                f"{subject} needs reader features that this release does not support: {', '.join(missing)}; "
                 "upgrade delta-sharing-client, or ask the provider to share the table without them",
                 features=missing,
             )

@@ -50,21 +50,21 @@ class TemporaryCredentials(Struct, frozen=True):
     expires: int | None
 
     @classmethod
-    def from_json(cls, answer: Mapping[str, Any], what: str) -> TemporaryCredentials:
-        """Return the credentials in a server's answer about the table `what`.
+    def from_json(cls, answer: Mapping[str, Any], subject: str) -> TemporaryCredentials:
+        """Return the credentials in a server's answer about the table `subject`.
 
         Raises:
             ProtocolError: a field is missing or malformed, or the kind of credential is unknown.
         """
         item = answer.get("credentials")
         if not isinstance(item, Mapping):
-            raise ProtocolError(f"{what}: the answer has no object 'credentials'")
+            raise ProtocolError(f"{subject}: the answer has no object 'credentials'")
         try:
             expires = optional_integer(item, "expirationTime")
             until = None if expires is None else as_time(expires)
             return cls(_text(item, "location"), _credential(item), until)
         except ValueError as error:
-            raise ProtocolError(f"{what}: malformed temporary credentials: {error}") from None
+            raise ProtocolError(f"{subject}: malformed temporary credentials: {error}") from None
 
 
 def _credential(item: Mapping[str, Any]) -> StorageCredential:

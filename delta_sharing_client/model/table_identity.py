@@ -15,21 +15,21 @@ def is_same_table(known: str | None, metadata: Metadata) -> bool:
 
 
 def check_same_table(
-    known: str | None, metadata: Metadata, what: str, advice: str, *, version: int | None = None
+    known: str | None, metadata: Metadata, subject: str, advice: str, *, version: int | None = None
 ) -> None:
     """Raise `TableReplacedError` if metadata are not those of the table with a known id.
 
     Args:
         known: the id; None or empty if none is known.
         metadata: the metadata of a later answer.
-        what: the table, for the message.
+        subject: the table, for the message.
         advice: the remedy, a sentence without its full stop.
         version: the version of the metadata, if known.
     """
     if not is_same_table(known, metadata):
         where = "" if version is None else f" in version {version}"
         raise TableReplacedError(
-            f"{what}: it was replaced{where} by another table of this name (its id was {known}, and is "
+            f"{subject}: it was replaced{where} by another table of this name (its id was {known}, and is "
             f"{metadata.id}). {advice}",
             version=version,
             expected=known,

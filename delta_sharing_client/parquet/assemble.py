@@ -99,8 +99,8 @@ class Assembly:
             has_type = steps.has_type[position]
             if calendar is not None:
                 physical = [metadata.schema.column(leaf).physical_type for leaf in column.leaves]
-                what = f"file {task.file_id}: column {column.field.name!r}"
-                source = calendar.rebase(source, physical, what)
+                subject = f"file {task.file_id}: column {column.field.name!r}"
+                source = calendar.rebase(source, physical, subject)
                 has_type = has_type and source.type == target
             if not has_type or steps.has_texts[position]:
                 try:

@@ -199,12 +199,12 @@ class ParquetSource:
                     yield Decoded(batches, last)
 
     @contextlib.contextmanager
-    def _readable(self, what: str = "not a readable Parquet file") -> Iterator[None]:
+    def _readable(self, subject: str = "not a readable Parquet file") -> Iterator[None]:
         """Raise `DataError` for damaged bytes."""
         try:
             yield
         except _READ_ERRORS as error:
-            raise DataError(f"{what}: {reason(error)}", file_id=self._task.file_id) from None
+            raise DataError(f"{subject}: {reason(error)}", file_id=self._task.file_id) from None
 
     @contextlib.contextmanager
     def _reader(self, indexed: tuple[str, ...] = ()) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.read_units import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.size_limits import footer_length
 from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.storage.byte_source import PRIVATE, UNSHARED, ByteSource, StorageReader, Transfers
+from delta_sharing_client.storage.byte_source import PRIVATE, SINGLE_FILE, ByteSource, StorageReader, Transfers
 
 if TYPE_CHECKING:
     from delta_sharing_client.parquet.deletion_vector import RowPositions
@@ -32,7 +32,7 @@ def is_unnamed_vector(key: str) -> bool:
 
 
 def fetch_vector(
-    storage: StorageReader, task: FileScanTask, transfers: Transfers = UNSHARED
+    storage: StorageReader, task: FileScanTask, transfers: Transfers = SINGLE_FILE
 ) -> RowPositions | None:
     """Fetch a task's deletion vector and selection vector; return None if it has neither.
 

@@ -141,22 +141,22 @@ class LegacyCalendar(Struct, frozen=True):
         zone = known.get(_TIME_ZONE)
         return cls(times, int96, None if zone is None else zone.decode("utf-8", "replace"))
 
-    def rebase(self, column: pa.ChunkedArray, physical_types: Sequence[str], what: str) -> pa.ChunkedArray:
+    def rebase(self, column: pa.ChunkedArray, physical_types: Sequence[str], subject: str) -> pa.ChunkedArray:
         """Return a decoded column, with the physical types of its leaves, in the Gregorian calendar.
 
         Raises:
             UnsupportedTableError: the column has times for which the calendar or time zone matters, and the file
                 lacks the information.
         """
-        chunks = [self._rebase(chunk, iter(physical_types), what) for chunk in column.chunks]
+        chunks = [self._rebase(chunk, iter(physical_types), subject) for chunk in column.chunks]
         return pa.chunked_array(chunks, column.type)
 
-    def _rebase(self, array: pa.Array, leaves: Iterator[str], what: str) -> pa.Array:
+    def _rebase(self, array: pa.Array, leaves: Iterator[str], subject: str) -> pa.Array:
         kind = array.type
         if isinstance(kind, pa.BaseExtensionType):
-            return pa.ExtensionArray.from_storage(kind, self._rebase(array.storage, leaves, what))
+            return pa.ExtensionArray.from_storage(kind, self._rebase(array.storage, leaves, subject))
         if not pa.types.is_nested(kind):
-            return self._rebase_leaf(array, next(leaves), what)
+            return self._rebase_leaf(array, next(leaves), subject)
         if pa.types.is_struct(kind):
             if array.offset:
                 array = array.take(pa.array(np.arange(len(array))))
@@ -165,12 +165,12 @@ class LegacyCalendar(Struct, frozen=True):
             before = [array.keys, array.items]
         else:
             before = [array.values]
-        after = [self._rebase(child, leaves, what) for child in before]
+        after = [self._rebase(child, leaves, subject) for child in before]
         if all(new is old for new, old in zip(after, before, strict=True)):
             return array
         return _with_children(array, after)
 
-    def _rebase_leaf(self, array: pa.Array, physical: str, what: str) -> pa.Array:
+    def _rebase_leaf(self, array: pa.Array, physical: str, subject: str) -> pa.Array:
         kind = array.type
         if pa.types.is_date32(kind):
             legacy, limit = self.times, _GREGORIAN
@@ -192,7 +192,7 @@ class LegacyCalendar(Struct, frozen=True):
             return array
         if legacy == "maybe":
             raise self._unsupported(
-                what, kind, "and the file does not state whether they are in Spark's legacy calendar"
+                subject, kind, "and the file does not state whether they are in Spark's legacy calendar"
             )
         if pa.types.is_date(kind):
             return _replaced(array, gregorian_days(numbers).astype(np.int32))
@@ -201,13 +201,13 @@ class LegacyCalendar(Struct, frozen=True):
             problem = (
                 "the file does not state" if self.time_zone is None else f"{self.time_zone[:60]!r} is not known"
             )
-            raise self._unsupported(what, kind, f"in Spark's legacy calendar and a time zone that {problem}")
+            raise self._unsupported(subject, kind, f"in Spark's legacy calendar and a time zone that {problem}")
         return _replaced(array, gregorian_times(numbers, zone, _PER_SECOND[kind.unit]))
 
-    def _unsupported(self, what: str, kind: pa.DataType, why: str) -> UnsupportedTableError:
+    def _unsupported(self, subject: str, kind: pa.DataType, why: str) -> UnsupportedTableError:
         before = "1582-10-15" if pa.types.is_date(kind) else "1900"
         return UnsupportedTableError(
-            f"{what} holds times from before {before}, {why}; "
+            f"{subject} holds times from before {before}, {why}; "
             "ask the provider to rewrite the table, or leave the column out with columns=[...]"
         )
 

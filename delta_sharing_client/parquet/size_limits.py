@@ -47,8 +47,8 @@ def footer_limits(data: Any, limit: int, file_id: str) -> dict[str, int]:
     return thrift_limits(length)
 
 
-def check_size(what: str, size: int, limit: int, file_id: str) -> None:
+def check_size(subject: str, size: int, limit: int, file_id: str) -> None:
     """Raise `DataError` if a part of a file that is read as a whole has more bytes than the limit."""
     if size > limit:
-        reason = f"its {what} has {size:,} bytes; TransportOptions.metadata_limit allows {limit:,}"
+        reason = f"its {subject} has {size:,} bytes; TransportOptions.metadata_limit allows {limit:,}"
         raise DataError(reason, file_id=file_id)

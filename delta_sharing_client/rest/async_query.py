@@ -98,7 +98,7 @@ class TableQuery:
         answer = retrier.poll(lambda: self._send(request, read), _least_wait, self._deadline)
         if isinstance(answer, QueryStatus):
             raise QueryError(
-                what=self._table.what,
+                subject=self._table.subject,
                 server_message=f"query {answer.query_id} is still pending after {retrier.clock() - began:.0f} s; "
                 "raise TransportOptions.query_deadline, or read fewer rows",
             )
@@ -120,15 +120,15 @@ class TableQuery:
                 response.chunks(),
                 formats=request.formats,
                 capabilities=parse_capabilities(response.headers.get(HEADER)),
-                what=self._table.what,
+                subject=self._table.subject,
                 query_id=query_id,
                 limit=self._limit,
             )
             if isinstance(actions, QueryStatus):
                 self._query_id = actions.query_id
-                logger.debug("%s: query %s is pending", self._table.what, actions.query_id)
+                logger.debug("%s: query %s is pending", self._table.subject, actions.query_id)
                 return replace(actions, retry_after=parse_retry_after(response.headers))
-            check_file_ids(response, request, self._table.what)
+            check_file_ids(response, request, self._table.subject)
             return read(response, actions)
 
         headers = request_headers(request, asynchronous=self._asynchronous)

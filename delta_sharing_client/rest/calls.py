@@ -67,7 +67,7 @@ class Caller:
         Raises:
             DeltaSharingError: the error of the last attempt.
         """
-        what = resource.what
+        subject = resource.subject
 
         def once(attempt: Attempt) -> T:
             with self.transport.request(
@@ -77,7 +77,7 @@ class Caller:
                 headers=headers,
                 body=body,
                 timeout=attempt.timeout,
-                what=what,
+                subject=subject,
             ) as response:
                 attempt.answered()
                 served_at = parse_http_date(response.headers.get("Date"))
@@ -85,12 +85,12 @@ class Caller:
                     self.clock_offset = served_at - time.time()
                 if not response.ok:
                     advice = {401: self.transport.authorize.hint(), **resource.advice}
-                    raise error_for(response, what=what, hints=advice)
+                    raise error_for(response, subject=subject, hints=advice)
                 try:
                     return read(response)
                 except QueryError as error:
                     message = response.scrub(error.server_message)
-                    raise QueryError(what=error.what, server_message=message, status=error.status) from None
+                    raise QueryError(subject=error.subject, server_message=message, status=error.status) from None
 
         return self.retrier.call(once)
 
@@ -110,8 +110,8 @@ class Caller:
                 return parse_object(data)
             except (ValueError, RecursionError):
                 raise ProtocolError(
-                    f"{resource.what}: the answer is not a JSON object; is {self.transport.endpoint} the endpoint "
-                    "of a sharing server?"
+                    f"{resource.subject}: the answer is not a JSON object; is {self.transport.endpoint} "
+                    "the endpoint of a sharing server?"
                 ) from None
 
         return self.call(method, resource, read, params=params, body=body)
@@ -122,7 +122,7 @@ class Caller:
         data = response.read(limit + 1)
         if len(data) > limit:
             raise ProtocolError(
-                f"{resource.what}: the answer has more than the {limit:,} bytes that "
+                f"{resource.subject}: the answer has more than the {limit:,} bytes that "
                 "TransportOptions.metadata_limit allows"
             )
         return data
@@ -140,10 +140,10 @@ class Caller:
                 response.chunks(),
                 formats=request.formats,
                 capabilities=parse_capabilities(response.headers.get(HEADER)),
-                what=resource.what,
+                subject=resource.subject,
                 limit=self.transport.options.metadata_limit,
             )
-            check_file_ids(response, request, resource.what)
+            check_file_ids(response, request, resource.subject)
             return read(response, actions)
 
         return self.call("GET", resource, decode, params=request.params(), headers=request_headers(request))
@@ -170,22 +170,22 @@ class Caller:
             items, following = answer.get("items"), answer.get("nextPageToken")
             items = [] if items is None else items
             if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                raise ProtocolError(f"{resource.what}: 'items' of the listing is not a list of objects")
+                raise ProtocolError(f"{resource.subject}: 'items' of the listing is not a list of objects")
             if following and not isinstance(following, str):
-                raise ProtocolError(f"{resource.what}: 'nextPageToken' of the listing is not a text")
+                raise ProtocolError(f"{resource.subject}: 'nextPageToken' of the listing is not a text")
             try:
                 following = page_token(answer, "nextPageToken")
             except ValueError as error:
-                raise ProtocolError(f"{resource.what}: the listing's {error}") from None
+                raise ProtocolError(f"{resource.subject}: the listing's {error}") from None
             return items, None if max_results == 0 else following
 
-        return (build(item) for page in iter_pages(fetch, resource.what) for item in page)
+        return (build(item) for page in iter_pages(fetch, resource.subject) for item in page)
 
     def all_pages(
         self,
         request: R,
         fetch: Callable[[R, AnswerReader[T, R]], Answer[T, R]],
-        what: str,
+        subject: str,
         convert: Convert[T],
     ) -> Answer[T, R]:
         """Return all pages of an answer; starts again once if the URLs of the first page expire meanwhile.
@@ -193,18 +193,18 @@ class Caller:
         Args:
             request: requests the first page.
             fetch: requests one page and reads it; returns the answer up to there.
-            what: the queried table, for messages.
+            subject: the queried table, for messages.
             convert: makes the items of files.
 
         Raises:
             ProtocolError: the answer has no end, or takes longer than its URLs are valid, twice.
         """
         for _ in range(2):
-            answer = self._pages_in_time(request, fetch, AnswerReader(request, what, convert), what)
+            answer = self._pages_in_time(request, fetch, AnswerReader(request, subject, convert), subject)
             if answer is not None:
                 return answer
         raise ProtocolError(
-            f"{what}: listing the files takes longer than their URLs are valid, twice in a row; read fewer "
+            f"{subject}: listing the files takes longer than their URLs are valid, twice in a row; read fewer "
             "files at once, or ask the provider for URLs that are valid for longer"
         )
 
@@ -213,7 +213,7 @@ class Caller:
         request: R,
         fetch: Callable[[R, AnswerReader[T, R]], Answer[T, R]],
         reader: AnswerReader[T, R],
-        what: str,
+        subject: str,
     ) -> Answer[T, R] | None:
         """Return all pages of an answer; None if the URLs of the first page have expired before."""
 
@@ -221,7 +221,7 @@ class Caller:
             answer = fetch(request if token is None else request.page(token), reader)
             return answer, answer.end.next_page_token if answer.end is not None else None
 
-        pages = iter_pages(fetch_page, what)
+        pages = iter_pages(fetch_page, subject)
         answer = next(pages)
         expires = answer.end.min_url_expiration_timestamp if answer.end is not None else None
         for longer in pages:
@@ -241,13 +241,14 @@ def request_headers(
 
 
 def check_file_ids(
-    response: Response, request: QueryRequest | ChangesRequest | VersionsRequest, what: str
+    response: Response, request: QueryRequest | ChangesRequest | VersionsRequest, subject: str
 ) -> None:
     """Raise `ProtocolError` if the ids of files are in another scheme than requested; older servers state none."""
     answered = response.headers.get(FILE_ID_HASH)
     if request.file_id_hash is not None and answered and answered.lower() != request.file_id_hash:
         raise ProtocolError(
-            f"{what}: requested {FILE_ID_HASH}={request.file_id_hash}, the server answered with {answered[:40]!r}"
+            f"{subject}: requested {FILE_ID_HASH}={request.file_id_hash}, the server answered with "
+            f"{answered[:40]!r}"
         )
 
 
@@ -257,7 +258,7 @@ def version_of(response: Response) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def iter_pages(fetch: Callable[[str | None], tuple[T, str | None]], what: str) -> Iterator[T]:
+def iter_pages(fetch: Callable[[str | None], tuple[T, str | None]], subject: str) -> Iterator[T]:
     """Yield the pages of an answer, up to the page without a token.
 
     `fetch` requests the page of a token (None for the first one), and returns it with the token of the next.
@@ -273,7 +274,7 @@ def iter_pages(fetch: Callable[[str | None], tuple[T, str | None]], what: str) -
         if not token:
             return
         if token in tokens:
-            raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
+            raise ProtocolError(f"{subject}: the server gave the same page token twice; its listing never ends")
         if len(tokens) >= MAX_PAGES:
-            raise ProtocolError(f"{what}: the listing has more than {MAX_PAGES} pages")
+            raise ProtocolError(f"{subject}: the listing has more than {MAX_PAGES} pages")
         tokens.add(token)

@@ -184,7 +184,7 @@ class RestClient:
         with names_checked(self._caller, self.options, resource):
             share = self._caller.call_json("GET", resource).get("share")
         if not isinstance(share, dict):
-            raise ProtocolError(f"{resource.what}: the answer has no object 'share'")
+            raise ProtocolError(f"{resource.subject}: the answer has no object 'share'")
         return Share.from_json(share)
 
     def table_version(self, table: Table, starting_timestamp: str | datetime | date | None = None) -> int:
@@ -203,7 +203,7 @@ class RestClient:
         with names_checked(self._caller, self.options, resource):
             version = self._version(resource, params)
         if version is None:
-            raise ProtocolError(f"{resource.what}: the answer has no usable {VERSION_HEADER} header")
+            raise ProtocolError(f"{resource.subject}: the answer has no usable {VERSION_HEADER} header")
         return version
 
     def _version(self, resource: Resource, params: dict[str, str]) -> int | None:
@@ -242,7 +242,7 @@ class RestClient:
         resource = table_resource(table).with_advice(400, snapshot_advice(version, timestamp))
 
         def read(response: Response, actions: Iterator[Decoded]) -> TableInfo:
-            return read_metadata(actions, request=request, version=version_of(response), what=resource.what)
+            return read_metadata(actions, request=request, version=version_of(response), subject=resource.subject)
 
         with names_checked(self._caller, self.options, resource):
             return self._caller.get_actions(resource.at("metadata"), request, read)
@@ -308,7 +308,7 @@ class RestClient:
             return query.page(wanted, read)
 
         with names_checked(self._caller, self.options, resource):
-            answer = self._caller.all_pages(request, fetch, resource.what, convert)
+            answer = self._caller.all_pages(request, fetch, resource.subject, convert)
         if query.hints_refused and isinstance(request, QueryRequest):
             request = request.without_hints()
         return structs.replace(answer, request=request.in_format(answer.protocol.response_format))
@@ -324,7 +324,7 @@ class RestClient:
         body = {} if location is None else {"location": location}
         with names_checked(self._caller, self.options, resource):
             answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
-        return TemporaryCredentials.from_json(answer, resource.what)
+        return TemporaryCredentials.from_json(answer, resource.subject)
 
 
 class KnownTables(ForkAware):

@@ -40,7 +40,7 @@ def names_checked(caller: Caller, options: TransportOptions, resource: Resource)
         missing, hint = reason
         explained = NotFoundError(
             status=error.status,
-            what=error.what,
+            subject=error.subject,
             error_code=error.error_code,
             server_message=error.server_message,
             hint=hint,
@@ -62,7 +62,7 @@ def _reason(caller: Caller, resource: Resource, said: str) -> tuple[str, str] | 
             continue
         collection, wanted = resource.path[:depth], resource.path[depth]
         try:
-            names = list(islice(caller.items(_name, Resource(collection, resource.what, {}), None), _MOST))
+            names = list(islice(caller.items(_name, Resource(collection, resource.subject, {}), None), _MOST))
         except NotFoundError:
             continue
         except DeltaSharingError:

@@ -25,12 +25,12 @@ class Resource(Struct, frozen=True):
 
     Attributes:
         path: segments of its URL below the endpoint.
-        what: its name in error messages.
+        subject: its name in error messages.
         advice: remedies for error messages, by status.
     """
 
     path: tuple[str, ...]
-    what: str
+    subject: str
     advice: Mapping[int, str]
 
     def at(self, *segments: str) -> Resource:
@@ -53,7 +53,7 @@ def schema_resource(schema: Schema) -> Resource:
     """Return the resource of a schema."""
     resource = share_resource(schema.share).at("schemas", check_name(schema.name, "schema"))
     advice = {403: _FORBIDDEN, 404: "Check the names with list_schemas()"}
-    return replace(resource, what=f"schema {schema.full_name}", advice=advice)
+    return replace(resource, subject=f"schema {schema.full_name}", advice=advice)
 
 
 def table_resource(table: Table) -> Resource:
@@ -61,7 +61,7 @@ def table_resource(table: Table) -> Resource:
     resource = share_resource(table.share).at("schemas", check_name(table.schema, "schema"))
     advice = {403: _FORBIDDEN, 404: "Check the name with list_all_tables()"}
     resource = resource.at("tables", check_name(table.name, "table"))
-    return replace(resource, what=f"table {table.full_name}", advice=advice)
+    return replace(resource, subject=f"table {table.full_name}", advice=advice)
 
 
 def snapshot_advice(version: int | None, timestamp: Timestamp | None) -> str | None:

@@ -47,7 +47,7 @@ _MAX_EXCERPT: Final = 200
 _INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>")
 
 
-def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> RestError | RetryLater:
+def error_for(response: Response, *, subject: str, hints: Mapping[int, str]) -> RestError | RetryLater:
     """Return the error for an answer with an error status, with the remedy for the status from `hints`.
 
     Returns:
@@ -63,7 +63,7 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
     kind = _CLASSES.get(response.status, ServerError if response.status >= 500 else RestError)
     error = kind(
         status=response.status,
-        what=what,
+        subject=subject,
         error_code=code,
         server_message=message,
         hint=remedy,

@@ -84,7 +84,7 @@ class DirectoryLog:
 
     def __init__(self, rest: RestClient, table: Table) -> None:
         self.table = table
-        self.what = f"table {table.full_name}"
+        self.subject = f"table {table.full_name}"
         try:
             self.files = open_files(rest, table)
         except RestError as error:
@@ -220,17 +220,19 @@ class DirectoryLog:
         return first, last
 
     def _check(self, protocol: Protocol) -> None:
-        protocol.check_readable(self.what)
+        protocol.check_readable(self.subject)
         if any(canonical_feature(feature) == "catalogmanaged" for feature in protocol.required_features):
             raise DirectoryAccessError(
-                f"{self.what}: a catalog manages it, and its newest versions need not be in its directory; "
+                f"{self.subject}: a catalog manages it, and its newest versions need not be in its directory; "
                 "ask the provider to share it by URL",
                 access_modes=self.table.access_modes,
             )
 
     def _refused(self, message: str) -> BadRequestError:
-        what = f"{self.what} (its directory)"  # the client refuses it, not the server
-        return with_message(BadRequestError(status=400, what=what, server_message=message), f"{what}: {message}")
+        subject = f"{self.subject} (its directory)"  # the client refuses it, not the server
+        return with_message(
+            BadRequestError(status=400, subject=subject, server_message=message), f"{subject}: {message}"
+        )
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -248,7 +250,7 @@ class DirectoryLog:
                 yield LogCopies(self.files, self.reader, Path(folder))
             except DeltaLogError as error:
                 reason = str(error).removeprefix(f"{folder}: ").replace(folder, "the directory")
-                shown = with_message(error, f"{self.what}: {reason}")
+                shown = with_message(error, f"{self.subject}: {reason}")
                 shown.path = None
                 raise shown from None
 

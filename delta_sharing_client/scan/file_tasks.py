@@ -58,12 +58,12 @@ def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
 
 
 @contextmanager
-def misfits_of(what: str) -> Iterator[None]:
+def errors_naming(subject: str) -> Iterator[None]:
     """Name a table, as in ``table share.schema.name``, in the errors of columns and filters raised within."""
     try:
         yield
     except (ColumnError, FilterError) as error:
-        error.what = error.what or what
+        error.subject = error.subject or subject
         raise
 
 
@@ -108,16 +108,16 @@ def read_spec(
     )
 
 
-def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
+def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, subject: str) -> ReadSpec:
     """Return what to read of each file for a scan.
 
     Raises:
         UnsupportedTableError: the table needs something that this release cannot read.
         ColumnError, FilterError: the projection or the filter does not fit the table.
     """
-    protocol.check_readable(what)
+    protocol.check_readable(subject)
     predicate = None
-    with misfits_of(what):
+    with errors_naming(subject):
         if options.filters:
             from delta_sharing_client.expressions.binding import bind_filters
 

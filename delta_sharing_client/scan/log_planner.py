@@ -27,7 +27,7 @@ class LogPlanner(RedactedStruct, frozen=True, kw_only=True):
 
     Attributes:
         table: the table.
-        what: the table, for messages.
+        subject: the table, for messages.
         snapshot: the snapshot.
         files: returns the snapshot's files with the ids and URLs by which they are read.
         source: the reader of the files, and what renews their URLs.
@@ -37,7 +37,7 @@ class LogPlanner(RedactedStruct, frozen=True, kw_only=True):
     redacted_fields: ClassVar = frozenset({"snapshot", "files", "source", "remedy"})
 
     table: Table
-    what: str
+    subject: str
     snapshot: Snapshot
     files: Callable[[], Iterable[AddFile]]
     source: tuple[StorageReader, UrlRenewal | None]
@@ -53,7 +53,7 @@ class LogPlanner(RedactedStruct, frozen=True, kw_only=True):
         """
         snapshot = self.snapshot
         protocol, metadata = snapshot.protocol, snapshot.metadata
-        spec = scan_spec(options, protocol, metadata, self.what)
+        spec = scan_spec(options, protocol, metadata, self.subject)
         files = [] if options.limit == 0 else list(self.files())
         tasks, skipped = split_skipped(TaskPlanner(spec)(FileBlock.of(files)))
         return ScanPlan(

@@ -164,7 +164,9 @@ def _check_limit(limit: int | None) -> int | None:
     return min(number, 2**63 - 1)
 
 
-def in_time(rest: RestClient, table: Table, options: ScanOptions, run: Callable[[ScanOptions], T]) -> T:
+def with_future_as_latest(
+    rest: RestClient, table: Table, options: ScanOptions, run: Callable[[ScanOptions], T]
+) -> T:
     """Return what a function returns for the options; with the latest version for a time after its commit.
 
     Raises:

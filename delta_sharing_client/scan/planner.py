@@ -154,12 +154,12 @@ class _Binder:
 
     Args:
         options: the scan.
-        what: the table, for messages.
+        subject: the table, for messages.
     """
 
-    def __init__(self, options: ScanOptions, what: str) -> None:
+    def __init__(self, options: ScanOptions, subject: str) -> None:
         self._options = options
-        self._what = what
+        self._subject = subject
         self._bound: tuple[Any, ReadSpec] | None = None
 
     def spec(self, protocol: Protocol, metadata: Metadata) -> ReadSpec:
@@ -168,7 +168,7 @@ class _Binder:
         if self._bound is None or self._bound[0] != schema:
             from delta_sharing_client.scan.file_tasks import scan_spec
 
-            self._bound = schema, scan_spec(self._options, protocol, metadata, self._what)
+            self._bound = schema, scan_spec(self._options, protocol, metadata, self._subject)
         return self._bound[1]
 
     def hints(self, protocol: Protocol, metadata: Metadata) -> Hints:
@@ -206,13 +206,13 @@ class ServerPlanner(Struct, frozen=True):
         if options.json_predicate_hints is not None:
             from delta_sharing_client.expressions.hint_check import warn_about_hint
 
-            warn_about_hint(options.json_predicate_hints, plan.metadata.schema, self._what)
+            warn_about_hint(options.json_predicate_hints, plan.metadata.schema, self._subject)
         return plan
 
     def _plan(self, options: ScanOptions) -> ScanPlan:
         latest = options.version is None and options.timestamp is None
         request = replace(options.request(), include_refresh_token=latest)
-        binder = _Binder(options, self._what)
+        binder = _Binder(options, self._subject)
         if options.limit == 0:
             info = self._table_info(options)
             return self._planned(
@@ -315,7 +315,7 @@ class ServerPlanner(Struct, frozen=True):
         )
 
     @property
-    def _what(self) -> str:
+    def _subject(self) -> str:
         return f"table {self.table.full_name}"
 
     def _table_info(self, options: ScanOptions) -> TableInfo:
@@ -341,8 +341,8 @@ class ServerPlanner(Struct, frozen=True):
             return
         if answered > described:
             raise VersionMismatchError(
-                f"{self._what}: asked for {options.timestamp}, which is version {described}, the server answered "
-                f"for version {answered}",
+                f"{self._subject}: asked for {options.timestamp}, which is version {described}, the "
+                f"server answered for version {answered}",
                 expected=described,
                 actual=answered,
             )

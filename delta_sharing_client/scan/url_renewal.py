@@ -161,8 +161,10 @@ class UrlLister:
 
     def _check(self, answer: Answer[Any, Any]) -> None:
         """Raise `TableReplacedError` if the files are those of another table, which may have the same ids."""
-        what = f"table {self._table.full_name}"
-        check_same_table(self._listing.metadata.id, answer.metadata, what, "Load it again", version=answer.version)
+        subject = f"table {self._table.full_name}"
+        check_same_table(
+            self._listing.metadata.id, answer.metadata, subject, "Load it again", version=answer.version
+        )
 
     def _latest_urls(self, request: QueryRequest) -> ListedUrls:
         """Request the latest snapshot, which may still have the files."""

@@ -30,12 +30,12 @@ class Signer:
         token = self._tokens(purpose).dumps(payload)
         return token if isinstance(token, str) else token.decode()
 
-    def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
-        """Return the payload of a token, whose name in the protocol is `what`; raise `Problem` (400)."""
+    def open_token(self, purpose: str, token: str, subject: str) -> dict[str, Any]:
+        """Return the payload of a token, whose name in the protocol is `subject`; raise `Problem` (400)."""
         try:
             payload: dict[str, Any] = self._tokens(purpose).loads(token)
         except (itsdangerous.BadData, ValueError):
-            raise bad_request(f"{what} is not valid for this request.") from None
+            raise bad_request(f"{subject} is not valid for this request.") from None
         return payload
 
     def sign_url(self, key: str, expires: int) -> str:

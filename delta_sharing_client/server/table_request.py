@@ -24,10 +24,12 @@ class TableRequest:
     signer: Signer
     base_url: str
 
-    def need_history(self, what: str) -> None:
-        """Raise `Problem` (400) if history is not shared; `what` needs it."""
+    def need_history(self, subject: str) -> None:
+        """Raise `Problem` (400) if history is not shared; `subject` needs it."""
         if not self.options.history:
-            raise bad_request(f"{what} is not supported: history is not shared for table {self.table.full_name}.")
+            raise bad_request(
+                f"{subject} is not supported: history is not shared for table {self.table.full_name}."
+            )
 
     def check_old_reader(self) -> None:
         """Raise `Problem` (400) if the imitated reference server's old reader cannot read the table.

@@ -20,8 +20,8 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.file_tasks import misfits_of, project
-from delta_sharing_client.scan.options import ScanOptions, in_time
+from delta_sharing_client.scan.file_tasks import errors_naming, project
+from delta_sharing_client.scan.options import ScanOptions, with_future_as_latest
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
 from delta_sharing_client.spark.configuration import SourceSettings, configuration_of
@@ -138,15 +138,15 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
             return rest.table_metadata(table, at.formats, version=at.version, timestamp=at.timestamp)
 
         info = _in_time(rest, table, query, described)
-        info.protocol.check_readable(options.what)
-        with misfits_of(options.what):
+        info.protocol.check_readable(options.subject)
+        with errors_naming(options.subject):
             return project(info.metadata.schema, query.columns), info.version
     ended = query.ending_version is not None or query.ending_timestamp is not None
     if ended or query.starting_version is None:  # a range of times may be that of a view, which has no versions
         return ChangeFeedPlanner(rest, table).plan(query).spec.output, None
     info = rest.table_metadata(table, query.formats)
-    info.protocol.check_readable(options.what)
-    return change_columns(info.metadata.schema, query, options.what), info.version
+    info.protocol.check_readable(options.subject)
+    return change_columns(info.metadata.schema, query, options.subject), info.version
 
 
 def plan(
@@ -165,7 +165,7 @@ def plan(
     with options.connect() as rest:
         planned = _plan(rest, options, planned_version)
         spec = planned.spec
-        with misfits_of(options.what):
+        with errors_naming(options.subject):
             names = requested_columns(schema, spec.output, options.variant)
         output = project(spec.output, names)
         filtered = columns_of(spec.predicate) if spec.predicate is not None else ()
@@ -188,9 +188,9 @@ def _plan(rest: RestClient, options: SourceOptions, planned_version: int | None)
 
 
 def _in_time(rest: RestClient, table: Table, query: ScanOptions, run: Callable[[ScanOptions], T]) -> T:
-    """As `in_time`, but errors name the option of the data source."""
+    """As `with_future_as_latest`, but errors name the option of the data source."""
     try:
-        return in_time(rest, table, query, run)
+        return with_future_as_latest(rest, table, query, run)
     except BadRequestError as error:
         text = str(error).replace("on_future='latest'", "the option onFuture 'latest'")
         raise with_message(error, text) from None

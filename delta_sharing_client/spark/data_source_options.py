@@ -91,7 +91,7 @@ class SourceOptions:
         return TableClient(RestClient(self.profile, self.transport, credential_provider=self.credential_provider))
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         """The table, for messages."""
         return f"table {self.table.full_name}"
 

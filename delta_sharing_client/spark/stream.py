@@ -51,7 +51,7 @@ from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.rest.status_errors import is_unsupported
-from delta_sharing_client.scan.file_tasks import TaskPlanner, misfits_of, split_skipped
+from delta_sharing_client.scan.file_tasks import TaskPlanner, errors_naming, split_skipped
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.spark.configuration import SourceSettings
@@ -194,7 +194,7 @@ class TableStream:
         options = self._options
         info, log = open_stream(self._rest, options, self._planned_version)
         table = StreamTable.of(options, info)
-        with misfits_of(options.what):
+        with errors_naming(options.subject):
             return table.narrowed(requested_columns(self._schema, table.spec.output, options.variant)), log
 
     @property
@@ -224,8 +224,8 @@ class TableStream:
             version, latest = int(start), self._poller.request()
             if version > latest:
                 raise StreamError(
-                    f"startingVersion is {version}, and the latest version of {options.what} is {latest}: give an "
-                    "existing version, or 'latest' to begin with the next one",
+                    f"startingVersion is {version}, and the latest version of {options.subject} is {latest}: give "
+                    "an existing version, or 'latest' to begin with the next one",
                     version=version,
                 )
         return Offset.initial(table.info.metadata.id, version, snapshot=snapshot)
@@ -284,7 +284,7 @@ class TableStream:
             self._poller.idle_requests = 0
         if is_gone:
             raise ChangesGoneError(
-                f"{self._options.what}: its latest version is {last}, and the query has read version "
+                f"{self._options.subject}: its latest version is {last}, and the query has read version "
                 f"{position.version - 1}. Start it with a new checkpoint location",
                 version=last + 1,
             )
@@ -306,7 +306,7 @@ class TableStream:
                 reached -= 1  # the last version is listed by itself, as its offset has counted its files
             end = min((reached, _END), (last.version, last.index))
             if end == (last.version, last.index):
-                listing.check(last, self._options.what)
+                listing.check(last, self._options.subject)
             files = pending(listing.files[: count_until(listing.files, end)], position)
             yield from self._encoded(listing, files, (position.version, reached))
             position = position.after(reached)
@@ -480,7 +480,7 @@ class SchemaChangeCheck:
         self._log = log.add(info, info.version or 0)
         if changes_between(info, table.info):
             raise SchemaChangedError(
-                f"{table.options.what}: the columns of version {info.version}, up to which the query has read, "
+                f"{table.options.subject}: the columns of version {info.version}, up to which the query has read, "
                 "were written to schemaTrackingLocation: restart the query",
                 version=info.version,
             )
@@ -502,7 +502,7 @@ class SchemaChangeCheck:
     def _error(self, version: int | None, changed: Sequence[ColumnChange], advice: str) -> SchemaChangedError:
         where = "meanwhile" if version is None else f"in version {version}"
         return SchemaChangedError(
-            f"{self._table.options.what}: {where} {'; '.join(map(str, changed))}. {advice}",
+            f"{self._table.options.subject}: {where} {'; '.join(map(str, changed))}. {advice}",
             version=version,
             columns=list(dict.fromkeys(change.column for change in changed)),
         )
@@ -563,7 +563,7 @@ class ListingCache:
         """
         counted = next((offset for offset in (position, end) if offset and offset.index != BEFORE), None)
         listing = self._find(position, last, counted)
-        listing.check(position, self._table.options.what)
+        listing.check(position, self._table.options.subject)
         return listing
 
     def _find(self, position: Offset, last: int, counted: Offset | None) -> Listing:
@@ -603,9 +603,10 @@ class ListingCache:
             if known is None:
                 raise _unknown_files(
                     position,
-                    f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
-                    f"{version}, after {position.index + 1} of its files, and it lacks the response format that "
-                    "they were counted in; the table has gained a feature since, so both formats are possible",
+                    f"{options.subject}: the checkpoint is of an older release, its last batch ended "
+                    f"within version {version}, after {position.index + 1} of its files, and it lacks the "
+                    "response format that they were counted in; the table has gained a feature since, so both "
+                    "formats are possible",
                 )
             return known
         if known is not None and self._find(known, version, known).counts(known):
@@ -615,7 +616,7 @@ class ListingCache:
             logger.warning(
                 "%s: allowRepeatedVersion accepts version %d: it is unknown which of its files were read, so that "
                 "all of them are read again, %d of them a second time",
-                options.what,
+                options.subject,
                 version,
                 position.index + 1,
             )
@@ -797,13 +798,13 @@ class Listing:
         listing = replace(self, files=ordered, id_format=position.response_format)
         return listing if listing.counts(position) else self
 
-    def check(self, position: Offset, what: str) -> None:
+    def check(self, position: Offset, subject: str) -> None:
         """Raise `StreamError` if the index of an offset does not stand for the same files as before."""
         if not self.counts(position):
             number = sum(file.version == position.version for file in self.files)
             raise _unknown_files(
                 position,
-                f"{what}: a batch ended within version {position.version}, after {position.index + 1} of its "
+                f"{subject}: a batch ended within version {position.version}, after {position.index + 1} of its "
                 f"files, and the server now lists {number} files of that version, by other paths or ids",
             )
 
@@ -832,14 +833,14 @@ def _list_snapshot(
     """List the files of the whole table as of a version, with one request; `by_id`: in the order of their ids."""
     options = table.options
     answer = rest.query_table(options.table, QueryRequest(formats=formats, version=version))
-    answer.protocol.check_readable(options.what)
+    answer.protocol.check_readable(options.subject)
     table.check_identity(answer.metadata, version)
     info = TableInfo(version, answer.protocol, answer.metadata)
     changed = table.misfit(info)
     if changed:
         return Listing(True, version, version - 1, (), answer.request, StoppingVersion(version, changed, info))
     if isinstance(options.query, ChangeOptions):
-        tasks = ChangeTasks(options.what, options.query).of_snapshot(answer.items, version)
+        tasks = ChangeTasks(options.subject, options.query).of_snapshot(answer.items, version)
     else:
         tasks = _added(answer.items, table.spec)
     listed = in_order(tasks, version, by_id=by_id)
@@ -870,8 +871,8 @@ def _list_versions(
         answer = rest.table_changes(options.table, ChangesRequest(include_historical_metadata=True, **versions))
     else:
         answer = rest.table_changes(options.table, VersionsRequest(**versions))
-    history = TableHistory.of(answer, last, options.what)
-    by_version = _by_version(answer.items, first, last, options.what)
+    history = TableHistory.of(answer, last, options.subject)
+    by_version = _by_version(answer.items, first, last, options.subject)
     stop = _schema_stop(table, history, first)
     files: list[StreamFile] = []
     for version in sorted(by_version):
@@ -879,7 +880,7 @@ def _list_versions(
             break
         actions = by_version[version]
         if isinstance(options.query, ChangeOptions):
-            tasks = ChangeTasks(options.what, options.query, version).of_changes(actions)
+            tasks = ChangeTasks(options.subject, options.query, version).of_changes(actions)
         else:
             error = _forbidden(actions, version, options)
             if error is not None:
@@ -893,12 +894,13 @@ def _list_versions(
     return Listing(False, first, until, files, answer.request, stop, source=answer.source)
 
 
-def _by_version(files: Sequence[FileAction], first: int, last: int, what: str) -> dict[int, list[FileAction]]:
+def _by_version(files: Sequence[FileAction], first: int, last: int, subject: str) -> dict[int, list[FileAction]]:
     versions: dict[int, list[FileAction]] = {}
     for file in files:
         if file.version is None or not first <= file.version <= last:
             raise ProtocolError(
-                f"{what}: the answer for versions {first} to {last} has file {file.id} of version {file.version}"
+                f"{subject}: the answer for versions {first} to {last} has file {file.id} of version "
+                f"{file.version}"
             )
         versions.setdefault(file.version, []).append(file)
     return versions
@@ -952,16 +954,16 @@ def _forbidden(files: Sequence[FileAction], version: int, options: StreamOptions
         return None
     if any(isinstance(file, AddFile) and file.data_change for file in files):
         return StreamError(
-            f"{options.what}: version {version} rewrites files (an update, merge, overwrite, or a delete of some "
-            "rows), which a stream of new rows cannot represent. Read every change with readChangeFeed=true, skip "
-            "such versions with skipChangeCommits=true, or read the files that they wrote, old rows included, "
-            "with ignoreChanges=true",
+            f"{options.subject}: version {version} rewrites files (an update, merge, overwrite, or a "
+            "delete of some rows), which a stream of new rows cannot represent. Read every change with "
+            "readChangeFeed=true, skip such versions with skipChangeCommits=true, or read the files that they "
+            "wrote, old rows included, with ignoreChanges=true",
             version=version,
         )
     if options.ignore_deletes:
         return None
     return StreamError(
-        f"{options.what}: version {version} deletes files, which a stream of new rows cannot represent. Read "
+        f"{options.subject}: version {version} deletes files, which a stream of new rows cannot represent. Read "
         "every change with readChangeFeed=true, or accept versions that only delete with ignoreDeletes=true "
         "(skipChangeCommits and ignoreChanges accept more of them)",
         version=version,
@@ -982,7 +984,7 @@ def _schema_stop(table: StreamTable, history: TableHistory, first: int) -> Stopp
             return StoppingVersion(version, changed, info)
         if mode_of(info) not in ("none", mode) and mode != "none":
             error = StreamError(
-                f"{table.options.what}: version {version} changes its column mapping from {mode!r} to "
+                f"{table.options.subject}: version {version} changes its column mapping from {mode!r} to "
                 f"{mode_of(info)!r}; start the query with a new checkpoint location",
                 version=version,
             )

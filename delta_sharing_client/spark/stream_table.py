@@ -21,7 +21,7 @@ from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.model.table_identity import check_same_table
 from delta_sharing_client.parquet.tasks import ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.file_tasks import misfits_of, project, read_spec
+from delta_sharing_client.scan.file_tasks import errors_naming, project, read_spec
 from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
 from delta_sharing_client.wire.answers import TableInfo
@@ -48,12 +48,12 @@ class StreamTable:
     @classmethod
     def of(cls, options: StreamOptions, info: TableInfo) -> StreamTable:
         """Return the table with the columns that the options select; raises if it lacks them or cannot be read."""
-        info.protocol.check_readable(options.what)
+        info.protocol.check_readable(options.subject)
         query = options.query
         if isinstance(query, ChangeOptions):
-            spec = change_spec(query, info.protocol, info.metadata, options.what)
+            spec = change_spec(query, info.protocol, info.metadata, options.subject)
         else:
-            with misfits_of(options.what):
+            with errors_naming(options.subject):
                 spec = read_spec(info.metadata, query.columns, None, query.variant, info.protocol)
         return cls(options, info, spec, None if query.columns is None else _table_columns(spec.output.names))
 
@@ -84,11 +84,11 @@ class StreamTable:
 
     def check_offset(self, table_id: str) -> None:
         """Raise `TableReplacedError` if the id in an offset of the query is not that of the table."""
-        check_same_table(table_id, self.info.metadata, self.options.what, _REPLACED)
+        check_same_table(table_id, self.info.metadata, self.options.subject, _REPLACED)
 
     def check_identity(self, metadata: Metadata, version: int | None = None) -> None:
         """Raise `TableReplacedError` if metadata of a later answer are not those of the table."""
-        check_same_table(self.info.metadata.id, metadata, self.options.what, _REPLACED, version=version)
+        check_same_table(self.info.metadata.id, metadata, self.options.subject, _REPLACED, version=version)
 
 
 def describe_stream(rest: RestClient, options: StreamOptions) -> tuple[StructType, int]:
@@ -151,7 +151,7 @@ def _at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo:
         info = rest.table_metadata(options.table, options.query.formats, version=version)
     except BadRequestError as error:
         raise UnsupportedTableError(
-            f"a stream needs the history of {options.what}, and the provider does not share version {version} "
+            f"a stream needs the history of {options.subject}, and the provider does not share version {version} "
             f"of it: {error}. Request that it is shared WITH HISTORY, or load it at intervals without a stream"
         ) from None
     except VersionMismatchError:

@@ -96,7 +96,7 @@ class Transfers(Struct, frozen=True):
 
 
 #: For a file that is fetched alone.
-UNSHARED: Final = Transfers()
+SINGLE_FILE: Final = Transfers()
 
 
 class ByteSource(Protocol):
@@ -137,7 +137,7 @@ class StorageReader(ABC):
         url: SecretUrl,
         file_id: str,
         size: int = 0,
-        transfers: Transfers = UNSHARED,
+        transfers: Transfers = SINGLE_FILE,
         *,
         etag: str | None = None,
     ) -> ByteSource:
@@ -156,7 +156,7 @@ class StorageReader(ABC):
         url: SecretUrl,
         file_id: str,
         size: int = 0,
-        transfers: Transfers = UNSHARED,
+        transfers: Transfers = SINGLE_FILE,
         *,
         byte_range: tuple[int, int] | None = None,
     ) -> Buffer:

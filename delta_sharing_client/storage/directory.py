@@ -189,7 +189,7 @@ class DirectoryTransport:
                 f"it ends before byte {start}; the size in the table's metadata is larger", file_id=file_id
             )
         part = _FilePart(file, start, stop, size, requested is not None, file_id)
-        return Response(part, url=url, secrets=(), what=f"file {file_id}")
+        return Response(part, url=url, secrets=(), subject=f"file {file_id}")
 
     def _file(self, url: SecretUrl) -> Any:
         """The open file of a URL. To open one takes a request, so the last used ones stay open."""

@@ -28,7 +28,7 @@ from delta_sharing_client.renewing import Renewing
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import (
     PRIVATE,
-    UNSHARED,
+    SINGLE_FILE,
     Buffer,
     BufferPool,
     ByteSource,
@@ -122,7 +122,7 @@ class DownloadReader(StorageReader):
         url: SecretUrl,
         file_id: str,
         size: int = 0,
-        transfers: Transfers = UNSHARED,
+        transfers: Transfers = SINGLE_FILE,
         *,
         etag: str | None = None,
     ) -> ByteSource:

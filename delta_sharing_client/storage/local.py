@@ -16,7 +16,7 @@ from delta_sharing_client.errors import DataError, FileGoneError, StorageError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import (
-    UNSHARED,
+    SINGLE_FILE,
     Buffer,
     BufferPool,
     ByteSource,
@@ -55,7 +55,7 @@ class LogFileReader(StorageReader):
         url: SecretUrl,
         file_id: str,
         size: int = 0,
-        transfers: Transfers = UNSHARED,
+        transfers: Transfers = SINGLE_FILE,
         *,
         etag: str | None = None,
     ) -> ByteSource:

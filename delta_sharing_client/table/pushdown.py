@@ -13,7 +13,7 @@ from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import And, Constant, Predicate, joined
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.arrow_types import arrow_schema
-from delta_sharing_client.scan.file_tasks import misfits_of, project
+from delta_sharing_client.scan.file_tasks import errors_naming, project
 from delta_sharing_client.table.table_scan import TableScan
 
 
@@ -39,7 +39,7 @@ class ScanSource:
             ColumnError, FilterError: the scan does not fit the table.
         """
         schema = scan.table_schema()
-        with misfits_of(f"table {scan.name.full_name}"):
+        with errors_naming(f"table {scan.name.full_name}"):
             filters = bind_filters(scan.options.filters, schema) if scan.options.filters else None
             return cls(scan, project(schema, scan.options.columns), filters)
 

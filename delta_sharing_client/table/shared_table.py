@@ -14,7 +14,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.options import OnFuture, ScanOptions, in_time
+from delta_sharing_client.scan.options import OnFuture, ScanOptions, with_future_as_latest
 from delta_sharing_client.table.shared_rows import SharedRows
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
@@ -72,7 +72,7 @@ class SharedTable(SharedRows):
             return client.table_version(self.name, options.timestamp)
 
         options = ScanOptions(timestamp=starting_timestamp, on_future=on_future)
-        return in_time(client, self.name, options, version)
+        return with_future_as_latest(client, self.name, options, version)
 
     def _client(self) -> RestClient:
         """Return the client for what can also be read from the table's directory."""
@@ -139,7 +139,7 @@ class SharedTable(SharedRows):
             return client.table_metadata(self.name, formats, version=options.version, timestamp=options.timestamp)
 
         given = ScanOptions(version=version, timestamp=timestamp, on_future=on_future)
-        return in_time(client, self.name, given, info)
+        return with_future_as_latest(client, self.name, given, info)
 
     def history(self, limit: int = 20) -> list[VersionChanges]:
         """Return how many rows the latest `limit` versions changed, newest first.

@@ -19,7 +19,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.file_tasks import misfits_of, project
+from delta_sharing_client.scan.file_tasks import errors_naming, project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
@@ -63,7 +63,7 @@ class SnapshotScan(Scan):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        with misfits_of(self._what):
+        with errors_naming(self._subject):
             return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
 
     def plan(self) -> ScanPlan:
@@ -77,7 +77,7 @@ class SnapshotScan(Scan):
         """
         planner = LogPlanner(
             table=_LogTable(str(self.snapshot.table_path), "", ""),
-            what=self._what,
+            subject=self._subject,
             snapshot=self.snapshot,
             files=self._files,
             source=(self._reader(), None),
@@ -85,7 +85,7 @@ class SnapshotScan(Scan):
         return planner.plan(self.options)
 
     @property
-    def _what(self) -> str:
+    def _subject(self) -> str:
         return f"the table in {self.snapshot.table_path}"
 
     def selected_files(self) -> tuple[AddFile, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.options import ScanOptions, in_time
+from delta_sharing_client.scan.options import ScanOptions, with_future_as_latest
 from delta_sharing_client.table.shared_scan import SharedScan
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import Explanation, html_view
@@ -51,15 +51,15 @@ class TableScan(SharedScan):
         from delta_sharing_client.scan.table_planner import TablePlanner
 
         rest, name = self.table._rest, self.table.name
-        return in_time(rest, name, self.options, TablePlanner(rest, name).plan)
+        return with_future_as_latest(rest, name, self.options, TablePlanner(rest, name).plan)
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows; requests the table's metadata."""
         from delta_sharing_client.parquet.arrow_types import arrow_schema
-        from delta_sharing_client.scan.file_tasks import misfits_of, project
+        from delta_sharing_client.scan.file_tasks import errors_naming, project
 
-        with misfits_of(f"table {self.name.full_name}"):
+        with errors_naming(f"table {self.name.full_name}"):
             return arrow_schema(project(self.table_schema(), self.options.columns), self.options.variant)
 
     def metadata(self) -> Metadata:

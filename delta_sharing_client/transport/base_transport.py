@@ -72,7 +72,7 @@ class BaseTransport(ForkAware):
         self,
         method: str,
         url: SecretUrl,
-        what: str,
+        subject: str,
         send: Callable[[PooledAdapter, str, str | None], Any],
         secrets: Iterable[str] = (),
     ) -> Response:
@@ -87,7 +87,7 @@ class BaseTransport(ForkAware):
         outer = sys.exception()
         try:
             with log_redaction.redacted():
-                response = Response(send(adapter, origin, proxy), url=url, secrets=secrets, what=what)
+                response = Response(send(adapter, origin, proxy), url=url, secrets=secrets, subject=subject)
         except NETWORK_ERRORS as error:
             failure = translate(error, url=url, remedy=self._remedy)
             clear_frames(error, outer=outer)

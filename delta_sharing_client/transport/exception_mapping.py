@@ -68,14 +68,14 @@ class NonRetryableTransportError(TransportError):
 
 
 def translate(
-    error: Exception, *, url: SecretUrl, what: str = "the request", reading: bool = False, remedy: str = ""
+    error: Exception, *, url: SecretUrl, subject: str = "the request", reading: bool = False, remedy: str = ""
 ) -> DeltaSharingError:
     """Return the error of this package for one of `NETWORK_ERRORS`; raise it `from None`.
 
     Args:
         error: the exception.
         url: the request's URL.
-        what: the requested object, for messages without a URL.
+        subject: the requested object, for messages without a URL.
         reading: whether the response had begun.
         remedy: advice for the message of a failed connection.
     """
@@ -98,13 +98,13 @@ def translate(
     malformed = next((link for link in chain if isinstance(link, MalformedResponseError)), None)
     if malformed is not None:
         text = f"the answer is not valid HTTP: {malformed}"
-        return IncompleteResponseError(f"{what}: {text}") if reading else TransportError(text, url=url)
+        return IncompleteResponseError(f"{subject}: {text}") if reading else TransportError(text, url=url)
     texts = (str(link.strerror).lower() for link in chain if isinstance(link, OSError) and link.strerror)
     detail = next(texts, None)
     if reading:
         reason = detail or "the connection was closed before the end"
         if has(*_CUT):
-            return IncompleteResponseError(f"{what}: the answer was cut: {reason}")
+            return IncompleteResponseError(f"{subject}: the answer was cut: {reason}")
         return TransportError(f"the connection broke while the answer was arriving: {reason}", url=url)
     for link in chain:
         if isinstance(link, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):

@@ -47,12 +47,12 @@ class Response:
 
     _raw: Any = None  # so that an interrupted constructor leaves an object that can be finalized
 
-    def __init__(self, raw: Any, *, url: SecretUrl, secrets: Iterable[str], what: str) -> None:
+    def __init__(self, raw: Any, *, url: SecretUrl, secrets: Iterable[str], subject: str) -> None:
         self._raw = raw
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.url = url
-        self._what = what
+        self._subject = subject
         self._secrets = [Secret(text) for text in secrets]
 
     def __enter__(self) -> Self:
@@ -103,7 +103,7 @@ class Response:
             ProtocolError: the body has an encoding other than gzip, or grows beyond the limits.
         """
         raw = iter(lambda: self.read_some(_CHUNK), b"")
-        return decoded(raw, self.headers.get("Content-Encoding") or "", what=self._what)
+        return decoded(raw, self.headers.get("Content-Encoding") or "", subject=self._subject)
 
     def read(self, limit: int) -> bytes:
         """Return the first `limit` bytes of the body, decompressed; all of it if it is shorter."""
@@ -135,13 +135,13 @@ class Response:
         try:
             result = read(wanted)
         except NETWORK_ERRORS as error:
-            failure = translate(error, url=self.url, what=self._what, reading=True)
+            failure = translate(error, url=self.url, subject=self._subject, reading=True)
             clear_frames(error, outer=outer)
         else:
             if result or not self.length:
                 return result
             failure = IncompleteResponseError(
-                f"{self._what}: the answer was cut: {self.length} bytes of it are missing"
+                f"{self._subject}: the answer was cut: {self.length} bytes of it are missing"
             )
         try:
             raise failure  # outside of `except`: the traceback must not hold the network library's frames
@@ -149,7 +149,7 @@ class Response:
             del failure  # its traceback holds this frame, and with it the connection
 
 
-def decoded(chunks: Iterable[bytes], encoding: str, *, what: str) -> Iterator[bytes]:
+def decoded(chunks: Iterable[bytes], encoding: str, *, subject: str) -> Iterator[bytes]:
     """Decode the body of a response by its `Content-Encoding`, in chunks of at most 256 kB.
 
     Raises:
@@ -160,11 +160,13 @@ def decoded(chunks: Iterable[bytes], encoding: str, *, what: str) -> Iterator[by
     if encoding in ("", "identity"):
         return iter(chunks)
     if encoding in ("gzip", "x-gzip"):
-        return _gunzipped(chunks, what)
-    raise ProtocolError(f"{what}: the response has the encoding {encoding[:40]!r}; the request accepts gzip only")
+        return _gunzipped(chunks, subject)
+    raise ProtocolError(
+        f"{subject}: the response has the encoding {encoding[:40]!r}; the request accepts gzip only"
+    )
 
 
-def _gunzipped(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
+def _gunzipped(chunks: Iterable[bytes], subject: str) -> Iterator[bytes]:
     decoder = zlib.decompressobj(_GZIP)
     received = produced = 0
     for chunk in chunks:
@@ -178,17 +180,19 @@ def _gunzipped(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
             try:
                 piece = decoder.decompress(data, _CHUNK)
             except zlib.error:
-                raise ProtocolError(f"{what}: the gzip stream of the response is broken") from None
+                raise ProtocolError(f"{subject}: the gzip stream of the response is broken") from None
             produced += len(piece)
             if produced > RATIO_APPLIES_FROM and produced > received * MAX_RATIO:
-                raise ProtocolError(f"{what}: the response decompresses to more than {MAX_RATIO} times its size")
+                raise ProtocolError(
+                    f"{subject}: the response decompresses to more than {MAX_RATIO} times its size"
+                )
             if piece:
                 yield piece
             data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
             # Data that cannot be compressed grows by less than 1 %.
             if received - len(data) > 2 * produced + MAX_OVERHEAD:
-                raise ProtocolError(f"{what}: the response has no end: its gzip stream decompresses to nothing")
+                raise ProtocolError(f"{subject}: the response has no end: its gzip stream decompresses to nothing")
             if not data and len(piece) < _CHUNK:
                 break
     if received and not decoder.eof:
-        raise IncompleteResponseError(f"{what}: the gzip stream of the response is truncated")
+        raise IncompleteResponseError(f"{subject}: the gzip stream of the response is truncated")

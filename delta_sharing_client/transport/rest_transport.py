@@ -46,7 +46,7 @@ class _CredentialTransport(BaseTransport):
         headers: Mapping[str, str],
         body: bytes | None,
         timeout: float | None,
-        what: str,
+        subject: str,
         secrets: Sequence[str] = (),
     ) -> Response:
         """Send a request; `secrets` are those in it besides its `Authorization`."""
@@ -62,7 +62,7 @@ class _CredentialTransport(BaseTransport):
                 proxies={} if proxy is None else {"all": proxy},
             ).raw
 
-        return self._exchange(method, url, what, send, [*secrets_of(headers), *secrets])
+        return self._exchange(method, url, subject, send, [*secrets_of(headers), *secrets])
 
 
 class ApiTransport(_CredentialTransport):
@@ -96,7 +96,7 @@ class ApiTransport(_CredentialTransport):
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         timeout: float | None = None,
-        what: str = "the request",
+        subject: str = "the request",
     ) -> Response:
         """Send one request, without retries, and return the response with any status.
 
@@ -107,7 +107,7 @@ class ApiTransport(_CredentialTransport):
             headers: further headers.
             body: sent as JSON.
             timeout: seconds until the response must begin; the limits of the options also apply.
-            what: the requested object, for messages.
+            subject: the requested object, for messages.
 
         Returns:
             The response, with an unread body.
@@ -135,8 +135,8 @@ class ApiTransport(_CredentialTransport):
                         url=url,
                     )
                 if as_get:
-                    return self._send("GET", target, sent, None, timeout, what, keys)
-                return self._send(method, target, sent, data, timeout, what, keys)
+                    return self._send("GET", target, sent, None, timeout, subject, keys)
+                return self._send(method, target, sent, data, timeout, subject, keys)
 
             return self._follow(url, send)
 

@@ -78,13 +78,13 @@ def _state(file: str | None) -> _State:
 
 def _context(trusted: str, certificate: str | None, key: str | None) -> ssl.SSLContext:
     context: ssl.SSLContext = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
-    file, what = trusted, "the CA bundle"
+    file, subject = trusted, "the CA bundle"
     try:
         context.load_verify_locations(**{"capath" if Path(trusted).is_dir() else "cafile": trusted})
         if certificate is not None:
-            file, what = certificate, "the client certificate"
+            file, subject = certificate, "the client certificate"
             # An empty password, or OpenSSL asks for one on the terminal.
             context.load_cert_chain(certificate, key, password="")
     except OSError as error:
-        raise ValueError(f"{what} {file!r} cannot be read: {error.strerror or error}") from None
+        raise ValueError(f"{subject} {file!r} cannot be read: {error.strerror or error}") from None
     return context

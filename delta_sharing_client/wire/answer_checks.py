@@ -28,7 +28,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def check_time_travel(
-    actions: Iterator[Decoded], *, request: QueryRequest, answered: int | None, what: str
+    actions: Iterator[Decoded], *, request: QueryRequest, answered: int | None, subject: str
 ) -> Iterator[Decoded]:
     """Yield the actions of an answer, with a check of each.
 
@@ -36,7 +36,7 @@ def check_time_travel(
         actions: the actions.
         request: requests a version, a time or the latest version.
         answered: the version in the answer's header.
-        what: the table, for messages.
+        subject: the table, for messages.
 
     Raises:
         VersionMismatchError: the answer is for another version, or for a version that is newer than the time.
@@ -44,7 +44,7 @@ def check_time_travel(
     version, timestamp = request.version, wire_timestamp(request.timestamp)
     if version is not None and answered not in (None, version):
         raise VersionMismatchError(
-            f"{what}: requested version {version}, the server answered for version {answered}",
+            f"{subject}: requested version {version}, the server answered for version {answered}",
             expected=version,
             actual=answered,
         )
@@ -67,13 +67,13 @@ def check_time_travel(
         newest, committed = (max(filter(None, numbers), default=0) for numbers in (versions, times))
         if version is not None and newest > version:
             raise VersionMismatchError(
-                f"{what}: the answer for {requested} has a line of version {newest}",
+                f"{subject}: the answer for {requested} has a line of version {newest}",
                 expected=version,
                 actual=newest,
             )
         if last is not None and committed > last:
             raise VersionMismatchError(
-                f"{what}: the answer for {timestamp} has a file of a version committed "
+                f"{subject}: the answer for {timestamp} has a file of a version committed "
                 f"{(committed - last) / 1000:,.3f} s after that",
                 expected=version,
             )
@@ -81,7 +81,7 @@ def check_time_travel(
 
 
 def check_view_changes(
-    actions: Iterator[Decoded], *, request: Request, answered: int | None, what: str
+    actions: Iterator[Decoded], *, request: Request, answered: int | None, subject: str
 ) -> Iterator[Decoded]:
     """Yield the actions of an answer, with a check of each.
 
@@ -89,7 +89,7 @@ def check_view_changes(
         actions: the actions of an answer with the capability `cdfonviews=true`.
         request: the request.
         answered: the version in the answer's header.
-        what: the view, for messages.
+        subject: the view, for messages.
 
     Raises:
         ViewChangesError: the request needs versions.
@@ -97,16 +97,17 @@ def check_view_changes(
     """
     if not isinstance(request, ChangesRequest) or not request.views:
         raise ViewChangesError(
-            f"{what}: it is a view, whose changes have no versions; pollers, streams, mirrors and local copies "
+            f"{subject}: it is a view, whose changes have no versions; pollers, streams, mirrors and local copies "
             "need them: load the changes with changes(starting_timestamp=...)"
         )
     if request.starting_version is not None or request.ending_version is not None:
         raise ViewChangesError(
-            f"{what}: it is a view, whose changes have no versions: give starting_timestamp and ending_timestamp"
+            f"{subject}: it is a view, whose changes have no versions: give starting_timestamp and "
+            "ending_timestamp"
         )
     if answered is not None:
         raise ProtocolError(
-            f"{what}: the answer is marked as the changes of a view, and its header has version {answered}"
+            f"{subject}: the answer is marked as the changes of a view, and its header has version {answered}"
         )
     for action in actions:
         for file in action if isinstance(action, FileBlock) else ():
@@ -118,5 +119,7 @@ def check_view_changes(
             elif file.deletion_vector is not None:
                 fault = "has a deletion vector"
             if fault is not None:
-                raise ProtocolError(f"{what}: the changes of this view are malformed: the file {file.id} {fault}")
+                raise ProtocolError(
+                    f"{subject}: the changes of this view are malformed: the file {file.id} {fault}"
+                )
         yield action

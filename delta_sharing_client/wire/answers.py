@@ -98,16 +98,16 @@ class AnswerReader(Generic[T, AnyRequest]):
 
     Args:
         request: requests the first page.
-        what: the requested object, for messages.
+        subject: the requested object, for messages.
         convert: makes the items of files.
     """
 
-    def __init__(self, request: AnyRequest, what: str, convert: Convert[T]) -> None:
+    def __init__(self, request: AnyRequest, subject: str, convert: Convert[T]) -> None:
         self._request = request
-        self._what = what
+        self._subject = subject
         self._convert = convert
         self._changes = not isinstance(request, QueryRequest)
-        self._duplicates = DuplicateFiles(what, changes=self._changes)
+        self._duplicates = DuplicateFiles(subject, changes=self._changes)
         self._answer: Answer[T, AnyRequest] | None = None
 
     def read_page(
@@ -136,7 +136,7 @@ class AnswerReader(Generic[T, AnyRequest]):
         for action in self._checked(actions, page):
             if isinstance(action, FileBlock):
                 if make is None:
-                    raise ProtocolError(f"{self._what}: the answer has a file before its metadata line")
+                    raise ProtocolError(f"{self._subject}: the answer has a file before its metadata line")
                 new = self._new_files(action)
                 page.items += make(new)
                 others += len(action) - len(new)
@@ -144,7 +144,7 @@ class AnswerReader(Generic[T, AnyRequest]):
                 others += 1
             if others > MAX_OTHERS:
                 raise ProtocolError(
-                    f"{self._what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file"
+                    f"{self._subject}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file"
                 )
             if isinstance(action, EndStreamAction):
                 page.end = action
@@ -167,15 +167,15 @@ class AnswerReader(Generic[T, AnyRequest]):
     def _checked(self, actions: Iterator[Decoded], page: _Page[T]) -> Iterator[Decoded]:
         """Return the actions, with a check that they are of the requested version or time."""
         if isinstance(self._request, QueryRequest):
-            return check_time_travel(actions, request=self._request, answered=page.version, what=self._what)
+            return check_time_travel(actions, request=self._request, answered=page.version, subject=self._subject)
         if page.of_view:
-            return check_view_changes(actions, request=self._request, answered=page.version, what=self._what)
+            return check_view_changes(actions, request=self._request, answered=page.version, subject=self._subject)
         return actions
 
     def _new_files(self, files: FileBlock) -> FileBlock:
         """Return the files of the requested versions that were not listed before."""
         if not self._changes and files.kind is not AddFile:
-            raise ProtocolError(f"{self._what}: the answer has a {_NAMES[files.kind]} in a snapshot")
+            raise ProtocolError(f"{self._subject}: the answer has a {_NAMES[files.kind]} in a snapshot")
         last: int | None = getattr(self._request, "ending_version", None)
         if last is not None:
             wanted = [n for n, version in enumerate(files.versions) if version is None or version <= last]
@@ -185,11 +185,11 @@ class AnswerReader(Generic[T, AnyRequest]):
     def _add(self, part: str, line: H, lines: list[H], page: _Page[T]) -> None:
         """Add a protocol or metadata line; in changes, one after the metadata is that of a later version."""
         if not page.protocols and part == "metadata":
-            raise ProtocolError(f"{self._what}: the answer has a metadata line before its protocol line")
+            raise ProtocolError(f"{self._subject}: the answer has a metadata line before its protocol line")
         if not lines or (self._changes and page.metadata):
             lines.append(line)
         elif line != lines[0]:
-            raise ProtocolError(f"{self._what}: the answer has two different {part} lines")
+            raise ProtocolError(f"{self._subject}: the answer has two different {part} lines")
 
     def _check_versions(self, heads: Iterable[Protocol | Metadata]) -> None:
         """Raise if a version has two different metadata or protocols; totals of files do not count."""
@@ -199,16 +199,16 @@ class AnswerReader(Generic[T, AnyRequest]):
             compared = replace(head, size=None, num_files=None) if isinstance(head, Metadata) else head
             if head.version is not None and known.setdefault((part, head.version), compared) != compared:
                 raise ProtocolError(
-                    f"{self._what}: the answer has two different {part} lines for version {head.version}"
+                    f"{self._subject}: the answer has two different {part} lines for version {head.version}"
                 )
 
     def _first(self, page: _Page[T], *, complete: bool = True) -> Answer[T, AnyRequest]:
         """Return the answer of one page."""
         if not page.metadata and page.end is None:
-            raise IncompleteResponseError(f"{self._what}: the answer ends before its metadata line")
+            raise IncompleteResponseError(f"{self._subject}: the answer ends before its metadata line")
         if not page.metadata:
             missing = "metadata" if page.protocols else "protocol"
-            raise ProtocolError(f"{self._what}: the answer has no {missing} line")
+            raise ProtocolError(f"{self._subject}: the answer has no {missing} line")
         return Answer(
             page.version,
             page.protocols[0],
@@ -226,19 +226,21 @@ class AnswerReader(Generic[T, AnyRequest]):
         """Return the answer with the head lines of another page; a page without files may have none."""
         if None not in (before.version, page.version) and page.version != before.version:
             raise VersionMismatchError(
-                f"{self._what}: the table moved from version {before.version} to {page.version} between two pages "
-                "of the answer; run the query again, or pin its version",
+                f"{self._subject}: the table moved from version {before.version} to {page.version} "
+                "between two pages of the answer; run the query again, or pin its version",
                 expected=before.version,
                 actual=page.version,
             )
         if page.of_view != before.of_view:
-            raise ProtocolError(f"{self._what}: only some pages of the answer are marked as the changes of a view")
+            raise ProtocolError(
+                f"{self._subject}: only some pages of the answer are marked as the changes of a view"
+            )
         for part, known, lines in (
             ("protocol", before.protocol, page.protocols),
             ("metadata", before.metadata, page.metadata),
         ):
             if lines and lines[0] != known:
-                raise ProtocolError(f"{self._what}: the table's {part} changed between two pages of the answer")
+                raise ProtocolError(f"{self._subject}: the table's {part} changed between two pages of the answer")
         ends = [end for end in (before.end, page.end) if end is not None]
         expiries = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp]
         return structs.replace(
@@ -276,10 +278,12 @@ _NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}
 
 
 def read_metadata(
-    actions: Iterator[Decoded], *, request: QueryRequest, version: int | None, what: str
+    actions: Iterator[Decoded], *, request: QueryRequest, version: int | None, subject: str
 ) -> TableInfo:
     """Read an answer to /metadata to its end; raises as `AnswerReader.read_page`, and if the answer has a file."""
-    answer: Answer[None, QueryRequest] = AnswerReader(request, what, _no_files).read_page(actions, version=version)
+    answer: Answer[None, QueryRequest] = AnswerReader(request, subject, _no_files).read_page(
+        actions, version=version
+    )
     return TableInfo(version, answer.protocol, answer.metadata)
 
 

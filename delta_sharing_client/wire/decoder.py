@@ -32,7 +32,7 @@ def decode_actions(
     *,
     formats: tuple[ResponseFormat, ...],
     capabilities: ResponseCapabilities,
-    what: str,
+    subject: str,
     limit: int = MAX_LINE,
 ) -> Iterator[Decoded]:
     """Decode an answer to /metadata, /query or /changes.
@@ -44,7 +44,7 @@ def decode_actions(
         chunks: the body.
         formats: the requested formats.
         capabilities: the capabilities in the answer's header.
-        what: the requested object, for messages.
+        subject: the requested object, for messages.
         limit: the maximum bytes of a line, and of all lines without a file (`TransportOptions.metadata_limit`).
 
     Yields:
@@ -60,7 +60,7 @@ def decode_actions(
     protocol: Protocol | None = None
     files: FileLineDecoder | None = None
     number = 0
-    lines = Lines(chunks, what, limit)
+    lines = Lines(chunks, subject, limit)
     for part in lines:
         if files is not None and (added := files.decode(part)) is not None:
             number += len(added)
@@ -71,68 +71,68 @@ def decode_actions(
         line = lines.single(part)
         number += 1
         if end is not None:
-            raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
-        action = _decode_line(line, files, lines, what, number)
+            raise ProtocolError(f"{subject}: line {number} of the answer comes after its EndStreamAction")
+        action = _decode_line(line, files, lines, subject, number)
         if not isinstance(action, FileBlock):
             lines.add_other(line)
         if isinstance(action, EndStreamAction):
             end, files = action, None
-            _check_end(end, what)
+            _check_end(end, subject)
         elif isinstance(action, Protocol):
-            protocol = _check_format(action, formats, capabilities, what)
+            protocol = _check_format(action, formats, capabilities, subject)
             files = FileLineDecoder(is_delta=protocol.response_format == "delta")
         elif protocol is None:
-            raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
+            raise ProtocolError(f"{subject}: the answer does not begin with a protocol line")
         yield action
     if end is None and capabilities.end_stream_action:
         raise IncompleteResponseError(
-            f"{what}: the answer ends after {number} lines without the EndStreamAction that its header promises"
+            f"{subject}: the answer ends after {number} lines without the EndStreamAction that its header promises"
         )
     if protocol is None and end is None:
-        raise IncompleteResponseError(f"{what}: the answer is empty")
+        raise IncompleteResponseError(f"{subject}: the answer is empty")
 
 
-def _decode_line(line: bytes, files: FileLineDecoder | None, rest: Lines, what: str, number: int) -> Decoded:
+def _decode_line(line: bytes, files: FileLineDecoder | None, rest: Lines, subject: str, number: int) -> Decoded:
     """Return the action of one line; if a malformed line is the last one, the answer is truncated."""
     try:
         item = parse_object(line)
     except ValueError as error:
         if is_second_value(error):
             raise ProtocolError(
-                f"{what}: line {number} of the answer has two JSON objects instead of one"
+                f"{subject}: line {number} of the answer has two JSON objects instead of one"
             ) from None
         if all(map(rest.is_blank, rest)):
-            raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
-        raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
+            raise IncompleteResponseError(f"{subject}: the answer was cut inside line {number}") from None
+        raise ProtocolError(f"{subject}: line {number} of the answer is not JSON: {error}") from None
     except RecursionError:
-        raise ProtocolError(f"{what}: line {number} of the answer is nested too deep") from None
+        raise ProtocolError(f"{subject}: line {number} of the answer is nested too deep") from None
     try:
         return _action(item, files)
     except (ValueError, ProtocolError) as error:
-        raise ProtocolError(f"{what}: line {number} of the answer: {error}") from None
+        raise ProtocolError(f"{subject}: line {number} of the answer: {error}") from None
     except QueryError as error:
-        raise QueryError(what=what, server_message=error.server_message) from None
+        raise QueryError(subject=subject, server_message=error.server_message) from None
 
 
-def _check_end(end: EndStreamAction, what: str) -> None:
+def _check_end(end: EndStreamAction, subject: str) -> None:
     status = end.http_status_error_code
     if end.error_message is not None or (status is not None and status >= 400):
         message = end.error_message or "without a reason"
-        raise QueryError(what=what, server_message=message, status=status)
+        raise QueryError(subject=subject, server_message=message, status=status)
 
 
 def _check_format(
-    protocol: Protocol, formats: tuple[ResponseFormat, ...], capabilities: ResponseCapabilities, what: str
+    protocol: Protocol, formats: tuple[ResponseFormat, ...], capabilities: ResponseCapabilities, subject: str
 ) -> Protocol:
     answered = protocol.response_format
     if answered == "delta" and "delta" not in formats:
         raise ResponseFormatError(
-            f"{what}: requested parquet format, the server answered in delta format; the table may need it: "
+            f"{subject}: requested parquet format, the server answered in delta format; the table may need it: "
             "leave response_format (use_delta_format) unset"
         )
     if capabilities.response_format not in (None, answered):
         raise ProtocolError(
-            f"{what}: the header has {capabilities.response_format} format, the protocol line {answered} format"
+            f"{subject}: the header has {capabilities.response_format} format, the protocol line {answered} format"
         )
     return protocol
 
@@ -155,7 +155,7 @@ def _action(item: Json, files: FileLineDecoder | None) -> Decoded:
         return _end_stream(item)
     if "errorCode" in item:
         message = ": ".join(str(item[k]) for k in ("errorCode", "message") if item.get(k))
-        raise QueryError(what="the request", server_message=message)
+        raise QueryError(subject="the request", server_message=message)
     if "queryStatus" in item:
         raise ProtocolError("the server answers asynchronously, which was not requested")
     kinds = ", ".join(sorted(map(repr, item)))[:200]

@@ -18,12 +18,12 @@ class DuplicateFiles:
     have no versions.
 
     Args:
-        what: the requested object, for messages.
+        subject: the requested object, for messages.
         changes: whether the answer lists changes.
     """
 
-    def __init__(self, what: str, *, changes: bool) -> None:
-        self._what = what
+    def __init__(self, subject: str, *, changes: bool) -> None:
+        self._subject = subject
         self._changes = changes
         self._keys: set[Hashable] = set()
         #: Keys, sizes, partition values and identities of deletion vectors of the listed files. One tuple for each
@@ -72,7 +72,8 @@ class DuplicateFiles:
                     column.append(value)
             elif any(column[position] != value for column, value in zip(self._columns, entry, strict=True)):
                 raise ProtocolError(
-                    f"{self._what}: the server listed the file {files.ids[number]} twice, with different contents"
+                    f"{self._subject}: the server listed the file {files.ids[number]} twice, with "
+                    "different contents"
                 )
         return files.take(new)
 

@@ -36,16 +36,16 @@ class Lines(Iterator[bytes]):
 
     Args:
         chunks: the body, in chunks of any size.
-        what: the requested object, for messages.
+        subject: the requested object, for messages.
         limit: the maximum size of a line in bytes, roughly: `TransportOptions.metadata_limit`.
 
     Raises:
         ProtocolError: a line is too long, or there are too many lines without a file; raised during iteration too.
     """
 
-    def __init__(self, chunks: Iterable[bytes], what: str, limit: int = MAX_LINE) -> None:
+    def __init__(self, chunks: Iterable[bytes], subject: str, limit: int = MAX_LINE) -> None:
         self._received = self._blocks(chunks)
-        self._what = what
+        self._subject = subject
         self._limit = limit
         self._parts: list[bytes] = []
         self._splits = 0
@@ -99,7 +99,7 @@ class Lines(Iterator[bytes]):
             return False
         self._blank += len(part) + _BLANK_COST * (part.count(b"\n") or 1)
         if self._blank > self._limit:
-            raise ProtocolError(f"{self._what}: the answer has no end: too many of its lines are blank")
+            raise ProtocolError(f"{self._subject}: the answer has no end: too many of its lines are blank")
         return True
 
     def single(self, part: bytes) -> bytes:
@@ -114,14 +114,14 @@ class Lines(Iterator[bytes]):
         most = max(2 * self._limit, _MIN_OTHERS)
         if self._others > most:
             raise ProtocolError(
-                f"{self._what}: the answer has no end: its lines without a file have more than {most:,} bytes; "
+                f"{self._subject}: the answer has no end: its lines without a file have more than {most:,} bytes; "
                 "TransportOptions.metadata_limit allows half of that for a line"
             )
 
     def _check_length(self, length: int) -> None:
         if length > self._limit:
             raise ProtocolError(
-                f"{self._what}: the answer has a line of more than the {self._limit:,} bytes that "
+                f"{self._subject}: the answer has a line of more than the {self._limit:,} bytes that "
                 "TransportOptions.metadata_limit allows"
             )
 

@@ -49,7 +49,7 @@ def decode_query(
     *,
     formats: tuple[ResponseFormat, ...],
     capabilities: ResponseCapabilities,
-    what: str,
+    subject: str,
     query_id: str | None = None,
     limit: int = MAX_LINE,
 ) -> Iterator[Decoded] | QueryStatus:
@@ -75,22 +75,24 @@ def decode_query(
     status = _status_in(line) if b'"queryStatus"' in line else None
     if status is None:
         return decode_actions(
-            chain([head], pieces), formats=formats, capabilities=capabilities, what=what, limit=limit
+            chain([head], pieces), formats=formats, capabilities=capabilities, subject=subject, limit=limit
         )
     for _ in islice(pieces, _MAX_REST):  # so that the connection can be reused
         pass
     if query_id is None and not capabilities.asynchronous:
         raise UnannouncedStatusError(
-            f"{what}: the server answers asynchronously, and its delta-sharing-capabilities header has no "
+            f"{subject}: the server answers asynchronously, and its delta-sharing-capabilities header has no "
             "asyncquery=true: the answer cannot be relied on"
         )
     state = str(status.get("status") or status.get("state") or "").upper()
     message = next((text for key in _MESSAGES if (text := _message(status.get(key)))), None)
     if state in _FAILED or status.get("errorMessage") or status.get("error") or (message and not state):
-        raise QueryError(what=what, server_message=message or f"the query ended as {state}, without a reason")
+        raise QueryError(
+            subject=subject, server_message=message or f"the query ended as {state}, without a reason"
+        )
     name = query_id or status.get("queryId")
     if not isinstance(name, str) or name.strip(".") == "" or len(name) > _MAX_NAME:
-        raise ProtocolError(f"{what}: the asynchronous answer has no usable queryId")
+        raise ProtocolError(f"{subject}: the asynchronous answer has no usable queryId")
     return QueryStatus(name)
 
 

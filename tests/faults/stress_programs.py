@@ -233,8 +233,8 @@ def forks(config: dict[str, Any]) -> Counter[str]:
     while children or time.monotonic() < end:
         if len(children) == _MOST_CHILDREN or time.monotonic() > end:
             child, status = os.waitpid(next(iter(children)), 0)
-            code, what = os.waitstatus_to_exitcode(status), children.pop(child)
-            found[f"fault: forked process with {what}: exit code {code}" if code else "forks"] += 1
+            code, subject = os.waitstatus_to_exitcode(status), children.pop(child)
+            found[f"fault: forked process with {subject}: exit code {code}" if code else "forks"] += 1
             continue
         time.sleep(rng.uniform(0, 0.05))
         source, load, leaves = rng.choice(tables), rng.choice(sorted(LOADS)), rng.random() < 0.5

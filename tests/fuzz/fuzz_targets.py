@@ -47,7 +47,7 @@ def ndjson(data: bytes) -> bool:
             [body[at : at + size] for at in range(0, len(body), size)],
             formats=formats,
             capabilities=ResponseCapabilities(None, with_end),
-            what="table t",
+            subject="table t",
         )
         request = VersionsRequest(starting_version=0) if changes else QueryRequest()
         reader = AnswerReader(request, "table t", _to_tasks if mode & 32 else _SignedUrls())

@@ -57,7 +57,7 @@ def test_arguments_of_the_protocol_are_refused(url: str, arguments: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("call", "what"),
+    ("call", "subject"),
     [
         (lambda table: table.changes(0), "changes"),
         (lambda table: table.poll_changes(), "changes"),
@@ -74,12 +74,12 @@ def test_arguments_of_the_protocol_are_refused(url: str, arguments: Any) -> None
     ],
 )
 def test_what_iceberg_does_not_have(
-    iceberg: IcebergServer, profile: str, call: Callable[[ds.IcebergTable], Any], what: str
+    iceberg: IcebergServer, profile: str, call: Callable[[ds.IcebergTable], Any], subject: str
 ) -> None:
     with ds.SharingClient(profile) as client, pytest.raises(IcebergError) as caught:
         call(client.iceberg.table("retail.sales.orders"))
-    assert f"retail.sales.orders: {what}" in str(caught.value).replace("Delta's ", "").replace(
-        "metadata and protocol", what
+    assert f"retail.sales.orders: {subject}" in str(caught.value).replace("Delta's ", "").replace(
+        "metadata and protocol", subject
     )
     assert "use client.table('retail.sales.orders')" in str(caught.value)
 

@@ -55,12 +55,12 @@ def test_a_listing_without_an_end_is_an_error(iceberg: IcebergServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "subject"),
     [("retail.sales.none", "Iceberg table retail.sales.none"), ("none.sales.orders", "Iceberg share none")],
 )
-def test_a_missing_name_is_named(iceberg: IcebergServer, name: str, what: str) -> None:
+def test_a_missing_name_is_named(iceberg: IcebergServer, name: str, subject: str) -> None:
     iceberg.create("sales.orders", ORDERS)
-    with iceberg.client() as client, pytest.raises(errors.NotFoundError, match=what) as caught:
+    with iceberg.client() as client, pytest.raises(errors.NotFoundError, match=subject) as caught:
         client.iceberg.table(name).to_pandas()
     assert caught.value.error_code
     assert "list_tables()" in str(caught.value)

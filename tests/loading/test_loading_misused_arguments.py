@@ -37,8 +37,8 @@ def served(tmp_path_factory):
         yield client
 
 
-def scan(client, table="plain", **what):
-    return client.table(f"local.default.{table}").scan(**what)
+def scan(client, table="plain", **subject):
+    return client.table(f"local.default.{table}").scan(**subject)
 
 
 @pytest.mark.parametrize("response_format", ["auto", "delta"])

@@ -303,12 +303,12 @@ class TestMisfitsNameTheTable:
 
     WHAT = "table shop.sales.orders"
 
-    def misfit(self, call: Callable[[], Any], what: str = WHAT) -> None:
+    def misfit(self, call: Callable[[], Any], subject: str = WHAT) -> None:
         with pytest.raises((errors.ColumnError, errors.FilterError)) as caught:
             call()
-        assert caught.value.what == what
-        assert str(caught.value).startswith(f"{what}: ")
-        assert str(caught.value).count(what) == 1
+        assert caught.value.subject == subject
+        assert str(caught.value).startswith(f"{subject}: ")
+        assert str(caught.value).count(subject) == 1
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
     @pytest.mark.parametrize("arguments", MISFITS)

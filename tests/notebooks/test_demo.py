@@ -138,7 +138,7 @@ def test_a_failure_is_one_line_and_an_exit_status(
     demo: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: object) -> None:
-        raise demo.ds.errors.ServerError(status=503, what="the shares")
+        raise demo.ds.errors.ServerError(status=503, subject="the shares")
 
     monkeypatch.setattr(demo.Tour, "list_tables", broken)
     assert demo.main(["--profile", str(tmp_path / "local.share")]) == 1

@@ -76,7 +76,7 @@ def test_endless_lines_without_a_file_end(line, changes, padding):
             yield text.replace(b'"m"', f'"m{number}"'.encode()) if changes else text
 
     actions = decode_actions(
-        endless(), formats=("parquet",), capabilities=CAPABILITIES, what="t", limit=4 * 1024 * 1024
+        endless(), formats=("parquet",), capabilities=CAPABILITIES, subject="t", limit=4 * 1024 * 1024
     )
     request = VersionsRequest(starting_version=0) if changes else QueryRequest()
     with pytest.raises(ProtocolError, match=r"has no end: its lines without a file .*metadata_limit"):

@@ -173,7 +173,7 @@ class TestVersion:
         server.on("*", "*", Reply(status=400))
         with pytest.raises(BadRequestError, match=request_and_remedy) as caught:
             send(rest)
-        assert caught.value.what == "table sh.sc.t"
+        assert caught.value.subject == "table sh.sc.t"
 
 
 class TestMetadata:

@@ -184,7 +184,7 @@ def seconds(call: Callable[[], object]) -> float:
     return time.thread_time() - started
 
 
-def check(apply: Callable[[str], object], start: str, body: str, end: str, what: str) -> None:
+def check(apply: Callable[[str], object], start: str, body: str, end: str, subject: str) -> None:
     """Longer and longer texts, until one takes too long: then four times the text may take eight times as long."""
     for length in LENGTHS:
         text, longer = (start + body * (n // len(body) + 1) + end for n in (length, 4 * length))
@@ -192,7 +192,9 @@ def check(apply: Callable[[str], object], start: str, body: str, end: str, what:
             continue
         quick = min(seconds(lambda text=text: apply(text)) for _ in range(2))
         slow = seconds(lambda longer=longer: apply(longer)) if quick < 1 else 1e9
-        assert slow < 8 * quick, f"{what}: {start!r} + {body!r} * n + {end!r} takes {quick:.2f} s for n = {length}"
+        assert slow < 8 * quick, (
+            f"{subject}: {start!r} + {body!r} * n + {end!r} takes {quick:.2f} s for n = {length}"
+        )
 
 
 @pytest.mark.parametrize("place", expressions())

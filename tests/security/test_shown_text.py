@@ -101,7 +101,7 @@ class TestMessages:
 
     def test_what_is_set_later_is_shown_as_well(self) -> None:
         column = ColumnError("no such column")
-        column.what = f"table {EVIL}"
+        column.subject = f"table {EVIL}"
         data = DataError("damaged")
         data.table, data.remedy = EVIL * 1000, f"do {EVIL}"
         for error in (column, data, pickle.loads(pickle.dumps(data))):
@@ -109,7 +109,7 @@ class TestMessages:
 
     def test_texts_of_servers_in_attributes(self) -> None:
         error = RestError(
-            status=500, what="table t", error_code=EVIL * 1000, server_message=EVIL * 10**5, hint="Retry"
+            status=500, subject="table t", error_code=EVIL * 1000, server_message=EVIL * 10**5, hint="Retry"
         )
         check_shown(f"{error.error_code}{error.server_message}{error}{error!r}", "")
         assert str(error).endswith("Retry")

@@ -57,7 +57,7 @@ def unreachable():
 
 
 def rest(status, kind=RestError):
-    return kind(status=status, what="x")
+    return kind(status=status, subject="x")
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def rest(status, kind=RestError):
         (ProtocolError("x"), False),
         (ResponseFormatError("x"), False),
         (VersionMismatchError("x"), False),
-        (QueryError(what="x", server_message="m"), False),
-        (QueryError(what="x", server_message="m", status=400), False),
-        (QueryError(what="x", server_message="m", status=429), True),
-        (QueryError(what="x", server_message="m", status=500), True),
-        (QueryError(what="x", server_message="m", status=503), True),
+        (QueryError(subject="x", server_message="m"), False),
+        (QueryError(subject="x", server_message="m", status=400), False),
+        (QueryError(subject="x", server_message="m", status=429), True),
+        (QueryError(subject="x", server_message="m", status=500), True),
+        (QueryError(subject="x", server_message="m", status=503), True),
         (ValueError("x"), False),
         (KeyboardInterrupt(), False),
     ],

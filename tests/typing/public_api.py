@@ -240,7 +240,7 @@ def failures() -> str:
     except ds.errors.NotFoundError as error:
         assert_type(error.status, int)
         assert_type(error.server_message, str | None)
-        return error.what
+        return error.subject
     except errors.ColumnError as error:
         assert_type(error.columns, tuple[str, ...])
     except errors.StorageError as error:

@@ -54,9 +54,9 @@ def body(*items, end="\n"):
     return b"\n".join(lines) + end.encode()
 
 
-def decode(data, formats=BOTH, capabilities=NOTHING, what="table s.d.t"):
+def decode(data, formats=BOTH, capabilities=NOTHING, subject="table s.d.t"):
     chunks = [data] if isinstance(data, bytes) else data
-    actions = decode_actions(chunks, formats=formats, capabilities=capabilities, what=what)
+    actions = decode_actions(chunks, formats=formats, capabilities=capabilities, subject=subject)
     return [action for one_or_more in actions for action in each(one_or_more)]
 
 

@@ -127,7 +127,7 @@ class TestEnds:
         with pytest.raises(QueryError) as caught:
             decode(body(PROTOCOL, METADATA, FILE, wrap({"errorMessage": message, "httpStatusErrorCode": "503"})))
         assert caught.value.status == 503
-        assert caught.value.what == "table s.d.t"
+        assert caught.value.subject == "table s.d.t"
         assert "no space left" in str(caught.value)
         assert SECRET not in str(caught.value)
 
@@ -146,7 +146,9 @@ class TestEnds:
             assert SECRET not in str(caught.value)
 
     def test_actions_are_checked_before_they_are_yielded(self):
-        actions = decode_actions([body(PROTOCOL, "nonsense", FILE)], formats=BOTH, capabilities=NOTHING, what="t")
+        actions = decode_actions(
+            [body(PROTOCOL, "nonsense", FILE)], formats=BOTH, capabilities=NOTHING, subject="t"
+        )
         assert next(actions) == Protocol(1)
         with pytest.raises(ProtocolError):
             next(actions)
@@ -446,7 +448,7 @@ class TestTwoInOneVersion:
         request = VersionsRequest(starting_version=0) if changes else QueryRequest()
         reader = AnswerReader(request, "t", keep_files)
         for lines in pages:
-            actions = decode_actions([body(*lines)], formats=BOTH, capabilities=NOTHING, what="t")
+            actions = decode_actions([body(*lines)], formats=BOTH, capabilities=NOTHING, subject="t")
             answer = reader.read_page(actions, version=1)
         return answer
 

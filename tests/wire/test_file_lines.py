@@ -223,7 +223,7 @@ def test_an_answer_is_decoded_alike_wherever_the_body_is_cut(data: Any, form: st
 def decoded(chunks: list[bytes]) -> list[Any]:
     found: list[Any] = []
     promised = ResponseCapabilities(None, True)
-    for action in decode_actions(chunks, formats=("delta", "parquet"), capabilities=promised, what="t"):
+    for action in decode_actions(chunks, formats=("delta", "parquet"), capabilities=promised, subject="t"):
         found += action if isinstance(action, FileBlock) else [action]
     return found
 

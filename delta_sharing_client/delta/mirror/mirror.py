@@ -38,7 +38,7 @@ from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.file_tasks import misfits_of, project
+from delta_sharing_client.scan.file_tasks import errors_naming, project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
@@ -66,7 +66,7 @@ class MirrorScan(Scan):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        with misfits_of(self._what):
+        with errors_naming(self._subject):
             return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
 
     def plan(self) -> ScanPlan:
@@ -79,11 +79,11 @@ class MirrorScan(Scan):
         """
         planner = LogPlanner(
             table=self.table,
-            what=self._what,
+            subject=self._subject,
             snapshot=self.snapshot,
             files=self._files,
             source=(self._storage, None),
-            remedy=f"the file is in {self._what}: sync(repair=True) fetches damaged files again",
+            remedy=f"the file is in {self._subject}: sync(repair=True) fetches damaged files again",
         )
         return planner.plan(self.options)
 
@@ -92,7 +92,7 @@ class MirrorScan(Scan):
         return html_view(self, self.table.full_name, {"directory": self.directory, **self.options.facts()})
 
     @property
-    def _what(self) -> str:
+    def _subject(self) -> str:
         return f"the mirror in {self.directory}"
 
     def _files(self) -> Iterator[AddFile]:

@@ -49,13 +49,13 @@ def materialize_changes(local: LocalTable, request: ChangesRequest) -> Materiali
     """
     local.new_log()
     rest, table, path = local.rest, local.shared, local.directory
-    what = f"table {table.full_name}"
+    subject = f"table {table.full_name}"
     if request.ending_version is None and request.ending_timestamp is None:
         request = replace(request, ending_version=rest.table_version(table))
     answer = send_in_format(request, local.unfinished_format, lambda request: rest.table_changes(table, request))
-    history = TableHistory.of(answer, request.ending_version, what)
-    history.check(None, what)
-    commits = _Commits(what, table, history, answer, request)
+    history = TableHistory.of(answer, request.ending_version, subject)
+    history.check(None, subject)
+    commits = _Commits(subject, table, history, answer, request)
     files = [file for version in commits.files.values() for file in version]
     with local.alone():
         stored = local.download(answer, (part for file in files for part in file.remote_files()))
@@ -75,13 +75,13 @@ class _Commits:
 
     def __init__(
         self,
-        what: str,
+        subject: str,
         table: Table,
         history: TableHistory,
         answer: Answer[FileAction, Any],
         request: ChangesRequest,
     ) -> None:
-        self._what = what
+        self._subject = subject
         self._table = table
         self._history = history
         # One protocol for all versions: the least that reads the whole range.
@@ -89,15 +89,17 @@ class _Commits:
         self._changed = {item.version: item for item in history.metadata[1:] if item.version is not None}
         versions = [file.version for file in answer.items if file.version is not None]
         if len(versions) != len(answer.items):
-            raise ProtocolError(f"{what}: the changes name a file without its version")
+            raise ProtocolError(f"{subject}: the changes name a file without its version")
         lowest = min([*versions, *self._changed], default=None)
         first = answer.version if request.starting_version is None else request.starting_version
         start = lowest if first is None else first
         if start is None:
-            raise ProtocolError(f"{what}: there are no changes, and the server does not state the first version")
+            raise ProtocolError(
+                f"{subject}: there are no changes, and the server does not state the first version"
+            )
         self.first = start
         if lowest is not None and lowest < self.first:
-            raise ProtocolError(f"{what}: the server names version {lowest}, before {self.first}")
+            raise ProtocolError(f"{subject}: the server names version {lowest}, before {self.first}")
         self.last = max([self.first, *versions, *self._changed, request.ending_version or 0])
         self.files: dict[int, list[LocalFile]] = {}
         self._times: dict[int, int] = {}

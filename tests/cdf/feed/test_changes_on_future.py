@@ -72,7 +72,7 @@ def test_a_server_that_refuses_later_ends(
 
     def refusing(self: Any, name: Any, request: Any, *convert: Any) -> Any:
         if request.ending_timestamp is not None or (request.ending_version or 0) > 2:
-            raise BadRequestError(status=400, what="the table", server_message="the end is later")
+            raise BadRequestError(status=400, subject="the table", server_message="the end is later")
         return answer(self, name, request, *convert)
 
     monkeypatch.setattr(client, "table_changes", refusing)

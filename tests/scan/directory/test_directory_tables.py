@@ -344,14 +344,14 @@ class TestCredentials:
 
 
 class TestFaults:
-    @pytest.mark.parametrize("what", ["list-type", r"\.json", r"part-.*\.parquet"])
+    @pytest.mark.parametrize("subject", ["list-type", r"\.json", r"part-.*\.parquet"])
     @pytest.mark.parametrize(
         "fault", [Reply(status=503), Reply(drop=True), refusal(503, "SlowDown"), refusal(500, "InternalError")]
     )
     def test_a_passing_fault_is_tried_again(
-        self, shared: DirectoryServer, table: SharedTable, what: str, fault: Reply
+        self, shared: DirectoryServer, table: SharedTable, subject: str, fault: Reply
     ) -> None:
-        shared.store.on("GET", re.compile(what), fault, nth=1)
+        shared.store.on("GET", re.compile(subject), fault, nth=1)
         assert table.scan().to_arrow().num_rows == 12
 
     def test_an_answer_that_is_cut(self, shared: DirectoryServer, table: SharedTable) -> None:
