@@ -144,7 +144,7 @@ class RawResponse:
         if self._lines > _MAX_LINES:
             raise MalformedResponseError(f"it has more than {_MAX_LINES} headers")
         if not self._has_head:
-            self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+            self.headers.add(name.decode("latin-1"), value.decode("latin-1").strip(" \t"))
 
     def on_headers_complete(self) -> None:
         """Called by the parser at the end of each head."""
@@ -176,7 +176,9 @@ class RawResponse:
 
     def on_body(self, data: bytes) -> None:
         """Called by the parser for each part of the body."""
-        if not self._has_end:  # not of a surplus response
+        if self._has_end:  # of a response that has no body, or of a surplus one
+            self._has_surplus = True
+        else:
             self._parsed.append(memoryview(data))
 
     def on_message_complete(self) -> None:

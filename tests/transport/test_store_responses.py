@@ -67,6 +67,8 @@ KEPT = {
     "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", b"0123456789"),
     "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
     "chunked": (CHUNKED + b"4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n", b"0123456789"),
+    "length, blanks": (b"HTTP/1.1 200 OK\r\nContent-Length: 3 \t\r\n\r\nabc", b"abc"),
+    "chunked, blanks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding:\tchunked \r\n\r\n3\r\nabc\r\n0\r\n\r\n", b"abc"),
     "chunked, empty": (CHUNKED + b"0\r\n\r\n", b""),
     "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     "no content, chunked": (b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", b""),

@@ -17,6 +17,7 @@ from http.cookies import SimpleCookie
 
 import pytest
 from faults.server import FaultServer, Reply
+from packets import PacketServer
 from waiting import BRIEFLY, FOREVER, HANG, NEVER
 
 from delta_sharing_client.errors import (
@@ -105,6 +106,18 @@ class TestApiRequests:
             with api.request("HEAD", ("shares",)) as response:
                 assert response.read(1000) == b""
         assert server.connections == 1
+
+    @pytest.mark.parametrize("body", [b"hel", b"hello"])
+    def test_a_connection_with_the_body_of_an_answer_to_head_is_not_used_again(self, body):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+        with (
+            PacketServer([head + body], [head + b"again"]) as server,
+            ApiTransport(server.url, Authorizer(), TransportOptions()) as api,
+        ):
+            assert api.request("HEAD", ("shares",)).status == 200
+            with api.request("GET", ("shares",)) as response:
+                assert response.read(1000) == b"again"
+            assert server.connections == 2
 
     def test_a_compressed_answer(self, server, api):
         data = os.urandom(500_000)
