@@ -86,7 +86,7 @@ def test_each_run_stores_what_is_new(pipeline: Pipeline) -> None:
     assert pipeline.stored() == pipeline.expected
 
 
-@pytest.mark.parametrize("where", ["insert", "write", "commit"])
+@pytest.mark.parametrize("where", ["insert", pytest.param("write", marks=pytest.mark.slow), "commit"])
 @pytest.mark.parametrize("call", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_stores_each_change_once(pipeline: Pipeline, where: str, call: int) -> None:
     """Killed within the transaction, after it, and before the checkpoint is written."""

@@ -20,6 +20,7 @@ from thorough import examples
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DeltaSharingError, SchemaChangedError, StorageError
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.server import ServerOptions, SharingServer
 
 F = pc.field
@@ -198,7 +199,8 @@ def test_mistakes_are_found_before_a_request(dataset, server):
 
 def test_errors_of_a_load_are_raised_as_they_are(tmp_path):
     path = write(tmp_path / "mixed")
-    with SharingServer({NAME: path}) as server, SharingClient(server.profile) as client:
+    options = TransportOptions(api_attempts=2)
+    with SharingServer({NAME: path}) as server, SharingClient(server.profile, options=options) as client:
         dataset = client.table(NAME).scan().to_dataset()
         for file in path.rglob("*.parquet"):
             file.unlink()

@@ -11,12 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from faults.server import FaultServer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from iceberg_server import IcebergServer
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, EqualTo, GreaterThanOrEqual, NotNull
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
+from thorough import examples
 
 import delta_sharing_client as ds
 from delta_sharing_client.expressions.binding import bind_filters
@@ -98,6 +99,7 @@ def terms(draw: st.DrawFn) -> tuple[str, str, Any]:
     return name, op, draw(st.sampled_from(known))
 
 
+@settings(max_examples=examples(100))
 @given(
     st.recursive(
         terms(), lambda parts: st.tuples(st.sampled_from([And, Or, Not]), st.lists(parts, min_size=1, max_size=3))

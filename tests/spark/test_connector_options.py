@@ -86,6 +86,7 @@ def configured(source: SparkSession) -> Iterator[SparkSession]:
     ds.spark.register(source)
 
 
+@pytest.mark.slow
 def test_a_stream_in_spark_takes_them_all(configured: SparkSession, serve: Serve, tmp_path: Path) -> None:
     table = ChangeTable(tmp_path / "m", BEFORE, configuration=MAPPED, features=["columnMapping"])
     for version in range(3):
