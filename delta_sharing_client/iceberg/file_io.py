@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from copy import copy
@@ -13,6 +14,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from delta_sharing_client.errors import DirectoryAccessError, IcebergError
+from delta_sharing_client.iceberg.avro_size import decompressed_size
 from delta_sharing_client.model.numbers import as_time
 from delta_sharing_client.model.storage_credentials import (
     AwsCredentials,
@@ -31,23 +33,33 @@ _SAS: Final = "adls.sas-token"
 _GCS_EXPIRY: Final = "gcs.oauth2.token-expires-at"
 
 
+#: The decompressed size of a metadata file is at most so many times `TransportOptions.metadata_limit`.
+_EXPANSION: Final = 4
+
+
 class _LimitedFile(PyArrowFile):
-    """A file of at most `limit` bytes; `open` raises `IcebergError` for a longer one."""
+    """A file of at most `limit` bytes, read as a whole; `open` raises `IcebergError` for a longer one."""
 
     def __init__(self, location: str, path: str, system: FileSystem, limit: int) -> None:
         super().__init__(location, path, system)
         self._limit = limit
 
     def open(self, seekable: bool = True) -> InputStream:
-        file = super().open()
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        if size > self._limit:
+        with super().open() as file:
+            size = file.seek(0, os.SEEK_END)
+            self._check(size, self._limit, "bytes")
+            file.seek(0)
+            data = file.read(size)
+        most = _EXPANSION * self._limit
+        self._check(decompressed_size(data, most), most, "bytes or more when decompressed")
+        return io.BytesIO(data)
+
+    def _check(self, size: int, most: int, unit: str) -> None:
+        if size > most:
             raise IcebergError(
-                f"the metadata file {redact_url(self.location)} has {size:,} bytes; "
-                f"TransportOptions.metadata_limit allows {self._limit:,}"
+                f"the metadata file {redact_url(self.location)} has {size:,} {unit}; "
+                f"TransportOptions.metadata_limit allows {most:,}"
             )
-        return file
 
 
 class VendedFileIO(FileIO):

@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 def peer_python() -> str:
     python = load_script("benchmarks/peer.py").installed_python()
     if python is None:
-        pytest.skip("the environment of the other clients does not exist; `make differential` creates it")
+        pytest.fail("the environment of the other clients does not exist; `make differential` creates it")
     return str(python)
 
 
